@@ -1,0 +1,1 @@
+"""Delta Lake, natively: the transaction log, checkpoints, deletion vectors, scans and commits."""

@@ -1,0 +1,1 @@
+"""Data files that both formats share: Parquet read by field id or by name, exactly."""

@@ -1,0 +1,1 @@
+"""Files by location, local or in any object store."""

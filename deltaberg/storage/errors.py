@@ -1,0 +1,21 @@
+"""What can go wrong with files, in deltaberg's own words."""
+
+from __future__ import annotations
+
+from deltaberg.errors import DeltabergError
+
+
+class StorageError(DeltabergError):
+    """A file cannot be read or written; ``path`` names it."""
+
+
+class NotFound(StorageError):
+    """No such file."""
+
+
+class AlreadyExists(StorageError):
+    """put_if_absent found a file there."""
+
+
+class PermissionDenied(StorageError):
+    """The store refuses access."""

@@ -1,0 +1,75 @@
+"""The one narrow interface through which both cores touch files."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from typing import Protocol
+
+import pyarrow as pa
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FileInfo:
+    """One file as a listing or a head reports it; ``location`` can be given back to the same Storage."""
+
+    location: str
+    size: int
+    modified_ms: int
+
+
+class Storage(Protocol):
+    """Files by location. A location is an absolute local path, ``file:`` URL or any URL that obstore understands.
+
+    A location is final as it stands (nothing is percent-decoded but the path of a ``file:`` URL is taken
+    literally, as Iceberg does; Delta decodes its ``add.path`` before it asks). ``--relocate`` is applied inside:
+    callers pass what the metadata says; ``resolve`` tells where that really is.
+
+    Raises NotFound, AlreadyExists, PermissionDenied (``deltaberg.storage.errors``) and nothing of a library's own.
+    """
+
+    def resolve(self, location: str) -> str:
+        """Where a location really is: relocation applied; a local path without scheme, or the URL as given."""
+        ...
+
+    def resolve_many(self, locations: pa.Array) -> pa.Array:
+        """``resolve`` for a string array, column-wise."""
+        ...
+
+    def get(self, location: str) -> bytes: ...
+
+    def get_range(self, location: str, start: int, length: int) -> bytes:
+        """Exactly ``length`` bytes from ``start``; a shorter file is a StorageError, never a short answer."""
+        ...
+
+    def head(self, location: str) -> FileInfo: ...
+
+    def exists(self, location: str) -> bool: ...
+
+    def list(self, folder: str, *, start_after: str | None = None, recursive: bool = False) -> Iterator[FileInfo]:
+        """Files under a folder in lexicographic order; nothing when the folder is absent.
+
+        ``start_after``: a file name relative to the folder; only names greater than it are listed.
+        """
+        ...
+
+    def open(self, location: str) -> pa.NativeFile:
+        """A seekable file for pyarrow's readers."""
+        ...
+
+    def create(self, location: str) -> AbstractContextManager[pa.NativeFile]:
+        """A sink that streams; the file appears whole at exit and not at all when the body raises."""
+        ...
+
+    def put(self, location: str, data: bytes) -> None:
+        """Write a whole file, replacing one that is there."""
+        ...
+
+    def put_if_absent(self, location: str, data: bytes) -> None:
+        """Write a whole file atomically; AlreadyExists when somebody was faster."""
+        ...
+
+    def delete(self, location: str) -> None:
+        """Delete a file; one that is not there is no error."""
+        ...

@@ -1,0 +1,1 @@
+"""Apache Iceberg, natively: table metadata, manifests, deletes, scans and commits."""

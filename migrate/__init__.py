@@ -1,0 +1,1 @@
+"""Jobs that do IO: plan, convert, verify, rewrite."""

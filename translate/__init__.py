@@ -1,0 +1,1 @@
+"""Pure mapping between the two formats, both directions side by side; no IO."""
