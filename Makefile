@@ -1,0 +1,72 @@
+# deltaberg. On a fresh machine with Python 3.10 to 3.13 and make:  make demo   and   make test
+# Every target makes or refreshes its own virtual environment first; that is done once, until pyproject.toml changes.
+
+VENV ?= .venv
+# An interpreter in range with a working venv module; say `make PYTHON=/path/to/python ...` to choose another.
+PYTHON ?= $(shell .ci/find-python)
+BIN := $(VENV)/bin
+PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
+WORKERS ?= 2
+
+.DEFAULT_GOAL := help
+.PHONY: help demo test test-quick test-engines check format-check lint types format docs bench venv clean
+
+help: ## this list
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-13s %s\n", $$1, $$2}' Makefile
+
+demo: $(VENV)/.installed-demo ## convert real tables both ways and read them with other engines
+	@$(BIN)/python examples/demo.py
+
+test: $(VENV)/.installed-dev ## the whole suite; Spark reads too where there is Java
+	@$(BIN)/python -m pytest -q -n $(WORKERS) --dist loadgroup
+
+test-quick: $(VENV)/.installed-dev ## the suite without Spark
+	@$(BIN)/python -m pytest -q -n $(WORKERS) --dist loadgroup -m "not engines"
+
+test-engines: $(VENV)/.installed-dev ## only what Spark reads
+	@$(BIN)/python -m pytest -q -m engines
+
+check: format-check lint types ## formatting, lint and types, as CI does
+
+format-check: $(VENV)/.installed-dev
+	@$(BIN)/ruff format --check .
+
+lint: $(VENV)/.installed-dev
+	@$(BIN)/ruff check .
+
+# The import root is one package, the folders stand at the top level: mypy sees them through links.
+types: $(VENV)/.installed-dev
+	@rm -rf .mypy_path && mkdir -p .mypy_path/deltaberg
+	@for part in deltaberg/* iceberg delta translate migrate; do \
+		ln -s "$(CURDIR)/$$part" ".mypy_path/deltaberg/$$(basename $$part)"; done
+	@cd .mypy_path && MYPYPATH="$(CURDIR)/.mypy_path" "$(abspath $(BIN))/mypy" \
+		--config-file "$(CURDIR)/pyproject.toml" --cache-dir "$(CURDIR)/.mypy_cache" -p deltaberg
+
+format: $(VENV)/.installed-dev ## rewrite the sources as the format check wants them
+	@$(BIN)/ruff format . && $(BIN)/ruff check --fix .
+
+docs: $(VENV)/.installed-dev ## write docs/cli.md again from --help
+	@$(BIN)/python docs/generate_cli.py
+
+bench: $(VENV)/.installed-dev ## files per second and peak memory beside PyIceberg and delta-rs
+	@$(BIN)/python benchmarks/conversion.py
+
+venv: $(VENV)/.installed-dev ## only the virtual environment
+
+$(VENV)/bin/python:
+	@if [ -z "$(PYTHON)" ]; then .ci/find-python --explain; exit 1; fi
+	@echo "making $(VENV) with $(PYTHON)"
+	@$(PYTHON) -m venv "$(VENV)"
+
+$(VENV)/.installed-demo: pyproject.toml | $(VENV)/bin/python
+	@echo "installing deltaberg and what the demo needs"
+	@$(PIP) install -e '.[demo]'
+	@touch $@
+
+$(VENV)/.installed-dev: pyproject.toml | $(VENV)/bin/python
+	@echo "installing deltaberg and what its tests need (PySpark is large: some minutes the first time)"
+	@$(PIP) install -e '.[dev]'
+	@touch $@ "$(VENV)/.installed-demo"
+
+clean: ## remove the virtual environment and every cache
+	@rm -rf "$(VENV)" .mypy_path .mypy_cache .ruff_cache .pytest_cache .hypothesis *.egg-info

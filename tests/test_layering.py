@@ -1,0 +1,171 @@
+"""The layers hold: imports point one way, ``translate`` does no IO, only storage opens files, PySpark stays in ``migrate``."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parent.parent
+
+# A layer and what of deltaberg it may import (besides itself). Everything not named here is the public layer, which may import all.
+FOUNDATION = {"errors", "storage", "bitmap", "datafile"}
+MAY_IMPORT = {
+    "errors": set(),
+    "storage": {"errors"},
+    "bitmap": {"errors"},
+    "datafile": {"errors", "storage", "bitmap"},
+    "iceberg": FOUNDATION,
+    "delta": FOUNDATION,
+    "translate": FOUNDATION - {"storage"} | {"iceberg", "delta"},
+    "migrate": FOUNDATION | {"iceberg", "delta", "translate"},
+}
+# Modules that touch files, the network or the clock: nothing of them in the pure layer.
+IO_MODULES = {"obstore", "requests", "socket", "urllib.request", "shutil", "tempfile", "subprocess", "time", "random"}
+OPENERS = {
+    ("pyarrow", "OSFile"),
+    ("pyarrow", "memory_map"),
+    ("pyarrow", "input_stream"),
+    ("pyarrow", "output_stream"),
+    ("os", "open"),
+    ("os", "remove"),
+    ("os", "unlink"),
+    ("os", "listdir"),
+    ("os", "scandir"),
+    ("io", "open"),
+}
+SOURCES = sorted(
+    path
+    for folder in ("deltaberg", "iceberg", "delta", "translate", "migrate")
+    for path in (ROOT / folder).rglob("*.py")
+)
+
+
+def layer_of(path: Path) -> str:
+    parts = path.relative_to(ROOT).parts
+    return parts[0] if parts[0] != "deltaberg" else parts[1].removesuffix(".py")
+
+
+def parse(path: Path) -> ast.Module:
+    return ast.parse(path.read_text(encoding="utf-8"), filename=str(path))
+
+
+def imported_modules(tree: ast.Module) -> Iterator[str]:
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            assert node.level == 0, "imports are absolute"
+            module = node.module or ""
+            yield module
+            # `from deltaberg import iceberg` names the layer in the alias.
+            yield from (f"{module}.{alias.name}" for alias in node.names if module == "deltaberg")
+
+
+def dotted(node: ast.expr) -> str:
+    match node:
+        case ast.Name(id=name):
+            return name
+        case ast.Attribute(value=value, attr=attr):
+            return f"{dotted(value)}.{attr}"
+    return ""
+
+
+def names(path: Path) -> str:
+    return str(path.relative_to(ROOT))
+
+
+@pytest.mark.parametrize("path", SOURCES, ids=names)
+def test_imports_point_one_way(path: Path) -> None:
+    layer = layer_of(path)
+    if layer not in MAY_IMPORT:
+        return
+    seen = {module.split(".")[1] for module in imported_modules(parse(path)) if module.startswith("deltaberg.")}
+    forbidden = seen - MAY_IMPORT[layer] - {layer}
+    assert not forbidden, (
+        f"{names(path)} is of layer {layer} and must not import deltaberg.{', deltaberg.'.join(sorted(forbidden))}"
+    )
+
+
+@pytest.mark.parametrize("path", [p for p in SOURCES if layer_of(p) == "translate"], ids=names)
+def test_translate_does_no_io(path: Path) -> None:
+    tree = parse(path)
+    touched = {
+        module for module in imported_modules(tree) if module in IO_MODULES or module.startswith("pyarrow.parquet")
+    }
+    assert not touched, f"{names(path)} imports {sorted(touched)}"
+
+
+@pytest.mark.parametrize("path", [p for p in SOURCES if layer_of(p) != "storage"], ids=names)
+def test_only_storage_opens_files(path: Path) -> None:
+    tree = parse(path)
+    aliases = {"pa": "pyarrow"}
+    offences = []
+    for node in ast.walk(tree):
+        if not isinstance(node, ast.Call):
+            continue
+        called = dotted(node.func)
+        module, _, function = called.rpartition(".")
+        if called == "open" or (aliases.get(module, module), function) in OPENERS:
+            offences.append(f"line {node.lineno}: {called}")
+        if function in {"read_text", "read_bytes", "write_text", "write_bytes"}:
+            offences.append(f"line {node.lineno}: {called}")
+    assert not offences, f"{names(path)} opens files itself: {offences}"
+
+
+@pytest.mark.parametrize("path", [p for p in SOURCES if layer_of(p) != "storage"], ids=names)
+def test_only_storage_knows_the_store_library(path: Path) -> None:
+    assert not [module for module in imported_modules(parse(path)) if module.split(".")[0] == "obstore"]
+
+
+@pytest.mark.parametrize("path", SOURCES, ids=names)
+def test_pyspark_is_imported_only_by_jobs_and_only_when_they_run(path: Path) -> None:
+    tree = parse(path)
+    spark = [
+        node
+        for node in ast.walk(tree)
+        if isinstance(node, (ast.Import, ast.ImportFrom)) and "pyspark" in ast.unparse(node)
+    ]
+    if layer_of(path) != "migrate":
+        assert not spark
+        return
+    guarded = {
+        child
+        for node in ast.walk(tree)
+        if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef))
+        or (isinstance(node, ast.If) and "TYPE_CHECKING" in ast.unparse(node.test))
+        for child in ast.walk(node)
+    }
+    assert set(spark) <= guarded, f"{names(path)} imports pyspark when it is imported itself"
+
+
+@pytest.mark.parametrize("path", [p for p in SOURCES if p.name == "__init__.py"], ids=names)
+def test_a_package_file_holds_docstring_imports_and_exports_only(path: Path) -> None:
+    if path == ROOT / "deltaberg" / "__init__.py":
+        return  # its exports are lazy: see test_public_api
+    for node in parse(path).body:
+        is_docstring = (
+            isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant) and isinstance(node.value.value, str)
+        )
+        is_exports = isinstance(node, ast.Assign) and [dotted(t) for t in node.targets] == ["__all__"]
+        assert is_docstring or is_exports or isinstance(node, (ast.Import, ast.ImportFrom)), (
+            f"{names(path)} line {node.lineno}"
+        )
+
+
+@pytest.mark.parametrize("path", SOURCES, ids=names)
+def test_no_wide_except(path: Path) -> None:
+    """``except BaseException`` may clean up, when it raises again; it may never swallow."""
+    for node in ast.walk(parse(path)):
+        if isinstance(node, ast.ExceptHandler):
+            caught = "" if node.type is None else ast.unparse(node.type)
+            raises_again = isinstance(node.body[-1], ast.Raise) and node.body[-1].exc is None
+            assert caught not in {"", "Exception", "BaseException"} or raises_again, f"{names(path)} line {node.lineno}"
+
+
+@pytest.mark.parametrize("path", SOURCES, ids=names)
+def test_no_drawers_and_no_long_modules(path: Path) -> None:
+    assert path.stem not in {"utils", "util", "helpers", "helper", "common", "misc"}
+    assert len(path.read_text(encoding="utf-8").splitlines()) < 600
