@@ -1,0 +1,82 @@
+"""What a table is: format, schema, partitioning, features, counts, deletes, size."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from deltaberg.errors import Unsupported
+from deltaberg.migrate.source import Source
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ColumnDescription:
+    """One top-level column as a person would want to see it; ``type`` is the format's own type text."""
+
+    name: str
+    type: str
+    nullable: bool
+    field_id: int | None = None
+    comment: str | None = None
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "name": self.name,
+            "type": self.type,
+            "nullable": self.nullable,
+            "field_id": self.field_id,
+            "comment": self.comment,
+        }
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Inspection:
+    """One state of one table.
+
+    version: the Delta version or the Iceberg snapshot id (None for an empty Iceberg table).
+    format_version: ``"3"`` for Iceberg, ``"reader 3, writer 7"`` for Delta. partitioning: ``"day(ts)"``, ``"p"``.
+    rows: live rows, deletes applied; None where a file's count is unknown without reading footers.
+    deletes: ``{"vectors", "position", "equality", "rows"}``. position: the source position, where deltaberg wrote it.
+    """
+
+    format: str
+    location: str
+    name: str | None
+    uuid: str
+    version: int | None
+    timestamp_ms: int | None
+    format_version: str
+    features: tuple[str, ...]
+    columns: tuple[ColumnDescription, ...]
+    partitioning: tuple[str, ...]
+    files: int
+    rows: int | None
+    bytes: int
+    deletes: dict[str, int]
+    properties: dict[str, str] = field(default_factory=dict)
+    position: dict[str, Any] | None = None
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "format": self.format,
+            "location": self.location,
+            "name": self.name,
+            "uuid": self.uuid,
+            "version": self.version,
+            "timestamp_ms": self.timestamp_ms,
+            "format_version": self.format_version,
+            "features": list(self.features),
+            "columns": [column.to_json() for column in self.columns],
+            "partitioning": list(self.partitioning),
+            "files": self.files,
+            "rows": self.rows,
+            "bytes": self.bytes,
+            "deletes": self.deletes,
+            "properties": self.properties,
+            "position": self.position,
+        }
+
+
+def inspect_table(source: Source) -> Inspection:
+    """Describe the table from its metadata alone; no data file is opened."""
+    raise Unsupported("Cannot inspect: nothing is read yet")

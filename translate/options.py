@@ -1,0 +1,43 @@
+"""What a user may choose about a conversion. Every default is the choice that keeps rows right in every reader."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Literal
+
+ColumnMappingChoice = Literal["auto", "id", "name", "none"]
+FormerNames = Literal["refuse", "trust-ids", "rewrite"]
+History = Literal["latest", "all"]
+Engine = Literal["auto", "local", "spark"]
+IcebergCompat = Literal["none", "v1", "v2", "v3"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ConvertOptions:
+    """The choices behind the flags of ``plan`` and ``convert``.
+
+    format_version: Iceberg target: 1, 2 or 3; None takes the lowest that carries everything.
+    history: ``latest`` makes one commit of the chosen state, ``all`` one commit a source commit.
+    strict: every warning becomes a rewrite where one helps, else a refusal.
+    deep: read every file's footer, not one a writer and commit.
+    column_mapping: Delta target: the mapping mode; ``auto`` is ``id`` where the files carry ids.
+    derive_partition_columns: Delta target: year, month, day, hour and truncate transforms become generated columns.
+    former_names: Delta target: what to do with files that hold a column under a former name.
+    type_mappings: ``{"uuid": "string"}``: what to make of a type that the target lacks.
+    partition_timezone: the zone of timestamp partition values that a Delta log states without one.
+    iceberg_compat: Delta target: an Iceberg compatibility version to enforce and declare.
+    engine: who rewrites the files that cannot be shared.
+    """
+
+    format_version: int | None = None
+    history: History = "latest"
+    strict: bool = False
+    deep: bool = False
+    column_mapping: ColumnMappingChoice = "auto"
+    derive_partition_columns: bool = False
+    former_names: FormerNames = "refuse"
+    type_mappings: Mapping[str, str] = field(default_factory=dict)
+    partition_timezone: str = "UTC"
+    iceberg_compat: IcebergCompat = "none"
+    engine: Engine = "auto"
