@@ -1,1 +1,17 @@
 """Files by location, local or in any object store."""
+
+from deltaberg.storage.errors import AlreadyExists, NotFound, PermissionDenied, StorageError
+from deltaberg.storage.location import absolute_location
+from deltaberg.storage.object_storage import open_storage
+from deltaberg.storage.protocol import FileInfo, Storage
+
+__all__ = [
+    "AlreadyExists",
+    "FileInfo",
+    "NotFound",
+    "PermissionDenied",
+    "Storage",
+    "StorageError",
+    "absolute_location",
+    "open_storage",
+]

@@ -1,0 +1,226 @@
+"""Files of the local file system, under every name that it allows."""
+
+from __future__ import annotations
+
+import errno
+import os
+import stat
+import uuid
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+
+import pyarrow as pa
+
+from deltaberg.storage.errors import AlreadyExists, NotFound, PermissionDenied, StorageError
+
+_STAGED_PREFIX, _STAGED_SUFFIX = ".deltaberg-", ".tmp"
+
+
+class LocalFiles:
+    """The operations of ``Storage`` on absolute local paths.
+
+    obstore's own local store cannot name every file (control characters, ``name#1``), so the operating system is
+    asked directly. Whole files become visible at once: they are staged under a hidden name in the same folder and
+    moved, or, for ``put_if_absent``, hard-linked, which fails when the name is taken.
+    """
+
+    def get(self, path: str) -> bytes:
+        with _told("read", path):
+            _require_file("read", path)
+            with open(path, "rb") as file:
+                return file.read()
+
+    def get_range(self, path: str, start: int, length: int) -> bytes:
+        with _told("read", path):
+            _require_file("read", path)
+            with open(path, "rb") as file:
+                size = os.fstat(file.fileno()).st_size
+                if start < 0 or length < 0 or start + length > size:
+                    raise _outside(path, start, length, size)
+                file.seek(start)
+                data = file.read(length)
+        if len(data) != length:
+            raise _outside(path, start, length, start + len(data))
+        return data
+
+    def head(self, path: str) -> tuple[int, int]:
+        """Size in bytes and time of the last change in milliseconds since 1970."""
+        with _told("read", path):
+            found = _require_file("read", path)
+        return found.st_size, found.st_mtime_ns // 1_000_000
+
+    def exists(self, path: str) -> bool:
+        with _told("read", path):
+            try:
+                return stat.S_ISREG(os.stat(path).st_mode)
+            except (FileNotFoundError, NotADirectoryError):
+                return False
+
+    def list(self, folder: str, *, start_after: str | None, recursive: bool) -> Iterator[tuple[str, int, int]]:
+        """(name relative to the folder, size, modified_ms) in the order of the names' code points.
+
+        Names that are not UTF-8 are left out: no location can say them.
+        """
+        with _told("list", folder):
+            yield from _walk(folder, "", start_after, recursive, ())
+
+    def open(self, path: str) -> pa.NativeFile:
+        with _told("read", path):
+            _require_file("read", path)
+            return pa.OSFile(path, "rb")
+
+    @contextmanager
+    def create(self, path: str) -> Iterator[pa.NativeFile]:
+        staged = self._stage(path)
+        try:
+            with _told("write", path):
+                sink = pa.OSFile(staged, "wb")
+            with _told("write", path):
+                with sink:
+                    yield sink
+                os.replace(staged, path)
+        except BaseException:
+            _discard(staged)
+            raise
+
+    def put(self, path: str, data: bytes) -> None:
+        staged = self._stage(path)
+        try:
+            with _told("write", path):
+                _write(staged, data)
+                os.replace(staged, path)
+        except BaseException:
+            _discard(staged)
+            raise
+
+    def put_if_absent(self, path: str, data: bytes) -> None:
+        staged = self._stage(path)
+        try:
+            with _told("write", path):
+                _write(staged, data)
+                try:
+                    os.link(staged, path)
+                except OSError as error:
+                    if error.errno in _NO_HARD_LINKS:
+                        raise _no_hard_links(path) from error
+                    raise
+        finally:
+            _discard(staged)
+
+    def delete(self, path: str) -> None:
+        with _told("delete", path), suppress(FileNotFoundError, NotADirectoryError):
+            os.unlink(path)
+
+    def _stage(self, path: str) -> str:
+        folder = os.path.dirname(path)
+        if not os.path.basename(path):
+            raise StorageError(f"Cannot write {path!r}: it names a folder (expected a file)", path=path)
+        with _told("write", path):
+            os.makedirs(folder, exist_ok=True)
+        return os.path.join(folder, f"{_STAGED_PREFIX}{uuid.uuid4().hex}{_STAGED_SUFFIX}")
+
+
+def _walk(
+    folder: str, prefix: str, start_after: str | None, recursive: bool, parents: tuple[tuple[int, int], ...]
+) -> Iterator[tuple[str, int, int]]:
+    try:
+        here = os.stat(folder)
+        with os.scandir(folder) as scan:
+            entries = list(scan)
+    except FileNotFoundError:
+        return
+    identity = (here.st_dev, here.st_ino)
+    if identity in parents:
+        raise StorageError(f"Cannot list {folder}: a symbolic link leads back to a folder above it", path=folder)
+    keyed = []
+    for entry in entries:
+        name = entry.name
+        if not name.isprintable() and not _is_utf8(name):
+            continue
+        if name.startswith(_STAGED_PREFIX) and name.endswith(_STAGED_SUFFIX):
+            continue
+        is_folder = entry.is_dir()
+        if not is_folder or recursive:
+            keyed.append((prefix + name + "/" * is_folder, entry))
+    keyed.sort(key=lambda item: item[0])
+    for name, entry in keyed:
+        if name.endswith("/"):
+            if start_after is None or name > start_after or start_after.startswith(name):
+                yield from _walk(entry.path, name, start_after, recursive, (*parents, identity))
+        elif start_after is None or name > start_after:
+            try:
+                found = entry.stat()
+            except FileNotFoundError:
+                continue
+            if stat.S_ISREG(found.st_mode):
+                yield name, found.st_size, found.st_mtime_ns // 1_000_000
+
+
+def _is_utf8(name: str) -> bool:
+    try:
+        name.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+def _require_file(verb: str, path: str) -> os.stat_result:
+    found = os.stat(path)
+    if not stat.S_ISREG(found.st_mode):
+        kind = "a folder" if stat.S_ISDIR(found.st_mode) else "not a regular file"
+        raise StorageError(f"Cannot {verb} {path}: it is {kind} (expected a file)", path=path)
+    return found
+
+
+def _write(path: str, data: bytes) -> None:
+    with open(path, "xb") as file:
+        file.write(data)
+
+
+def _discard(staged: str) -> None:
+    with suppress(OSError):
+        os.unlink(staged)
+
+
+def _outside(path: str, start: int, length: int, size: int) -> StorageError:
+    return StorageError(
+        f"Cannot read {length} bytes from byte {start} of {path}: the file has {size} bytes; it is truncated or the "
+        "metadata points outside it",
+        path=path,
+    )
+
+
+_NO_HARD_LINKS = {errno.EPERM, errno.EOPNOTSUPP, errno.ENOTSUP, errno.ENOSYS, errno.EMLINK, errno.EXDEV}
+
+
+@contextmanager
+def _told(verb: str, path: str) -> Iterator[None]:
+    """Say in our own words what the operating system refused."""
+    try:
+        yield
+    except (FileNotFoundError, NotADirectoryError) as error:
+        if verb == "list":
+            raise StorageError(f"Cannot list {path}: it is not a folder", path=path) from error
+        if verb == "write" and isinstance(error, NotADirectoryError):
+            raise _not_a_folder(path) from error
+        raise NotFound(f"Cannot {verb} {path}: no such file", path=path) from error
+    except FileExistsError as error:
+        if os.path.lexists(path):
+            raise AlreadyExists(f"Cannot {verb} {path}: the file exists already", path=path) from error
+        raise _not_a_folder(path) from error
+    except PermissionError as error:
+        raise PermissionDenied(f"Cannot {verb} {path}: permission denied", path=path) from error
+    except OSError as error:
+        raise StorageError(f"Cannot {verb} {path}: {error.strerror or error}", path=path) from error
+
+
+def _not_a_folder(path: str) -> StorageError:
+    return StorageError(f"Cannot write {path}: a file stands where its folder should be", path=path)
+
+
+def _no_hard_links(path: str) -> StorageError:
+    return StorageError(
+        f"Cannot write {path} atomically: its file system has no hard links, which a safe commit needs; "
+        "use another file system or an object store",
+        path=path,
+    )

@@ -1,0 +1,140 @@
+"""Locations: how a path or URL of the metadata names one file, and where a relocation says that it really is.
+
+Three spellings name a local file: ``/a/b``, ``file:/a/b`` and ``file:///a/b`` (``file://localhost/a/b`` too). Their
+path is literal: ``%41`` in it is three characters of a file name (Iceberg section "Paths in Metadata" gives paths no
+encoding, and Delta decodes ``add.path`` before it asks for a file).
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Mapping
+from typing import cast
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from deltaberg.storage.errors import StorageError
+
+_SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.\-]*):")
+_FILE_SCHEME = r"(?i)^file:(?:///+|//localhost/+|/([^/]|$))"
+_FILE_URL = re.compile(_FILE_SCHEME)
+_SAME_STORE = {"s3a": "s3", "s3n": "s3"}
+
+
+def scheme_of(location: str) -> str | None:
+    """The URL scheme in lower case, or None for a path."""
+    match = _SCHEME.match(location)
+    return match.group(1).lower() if match else None
+
+
+def absolute_location(text: str) -> str:
+    """What a person typed as a location: a relative local path is taken from the working directory."""
+    if scheme_of(text) is not None and not os.path.exists(text):
+        return text
+    return os.path.abspath(text)
+
+
+def canonical_location(location: str) -> str:
+    """One spelling for each file: a local path without scheme, ``s3://`` for its aliases; the rest unchanged.
+
+    Raises StorageError for text that cannot name a file: relative paths, NUL, half a surrogate pair, a remote host in a ``file:`` URL.
+    """
+    if "\0" in location or not location or not _is_text(location):
+        raise StorageError(f"Cannot use the location {location!r}: it cannot name a file (expected a path or URL)")
+    if location.startswith("/"):
+        return location
+    scheme = scheme_of(location)
+    if scheme is None:
+        raise StorageError(
+            f"Cannot use the location {location!r}: it is relative (expected an absolute path or a URL with a scheme)",
+            path=location,
+        )
+    if scheme == "file":
+        path, count = _FILE_URL.subn(r"/\1", location)
+        if not count:
+            raise StorageError(
+                f"Cannot use the location {location!r}: the file URL names another host or a relative path "
+                "(expected file:/path or file:///path)",
+                path=location,
+            )
+        return path
+    return _SAME_STORE.get(scheme, scheme) + location[len(scheme) :]
+
+
+class Relocation:
+    """A map of location prefixes, for tables that were copied since they were written.
+
+    A prefix matches whole path segments, whichever spelling of a local path either side uses; the longest one wins
+    and is applied once.
+    """
+
+    __slots__ = ("_prefixes",)
+
+    def __init__(self, prefixes: Mapping[str, str]) -> None:
+        moved = {
+            _without_slash(canonical_location(old)): _without_slash(canonical_location(absolute_location(new)))
+            for old, new in prefixes.items()
+        }
+        self._prefixes = tuple(sorted(moved.items(), key=lambda item: len(item[0]), reverse=True))
+
+    def resolve(self, location: str) -> str:
+        """Where a location really is. Raises StorageError like ``canonical_location``."""
+        place = canonical_location(location)
+        for old, new in self._prefixes:
+            if place.startswith(old) and (len(place) == len(old) or place[len(old)] == "/"):
+                return (new + place[len(old) :]) or "/"
+        return place
+
+    def resolve_many(self, locations: pa.Array) -> pa.Array:
+        """``resolve`` for a string array; nulls stay null."""
+        locations = locations.cast(pa.string())
+        plain = pc.starts_with(locations, "/")
+        if not _all_true(plain) or _any_true(pc.match_substring(locations, "\0")):
+            locations = self._canonical_many(locations, plain)
+        result = locations
+        done = pa.nulls(0)
+        for index, (old, new) in enumerate(self._prefixes):
+            inside = pc.or_(pc.equal(locations, old), pc.starts_with(locations, old + "/"))
+            applies = inside if index == 0 else pc.and_not(inside, done)
+            if _any_true(applies):
+                rest = pc.utf8_slice_codeunits(locations, start=len(old))
+                moved = pc.binary_join_element_wise(pa.scalar(new), rest, "")
+                result = pc.if_else(applies, pc.if_else(pc.equal(moved, ""), "/", moved), result)
+            done = inside if index == 0 else pc.or_(done, inside)
+        return result
+
+    def _canonical_many(self, locations: pa.Array, plain: pa.Array) -> pa.Array:
+        file_url = pc.match_substring_regex(locations, _FILE_SCHEME)
+        locations = pc.replace_substring_regex(locations, _FILE_SCHEME, r"/\1")
+        for alias, scheme in _SAME_STORE.items():
+            locations = pc.replace_substring_regex(locations, f"(?i)^{alias}:", f"{scheme}:")
+        known = pc.or_(pc.or_(plain, file_url), pc.match_substring_regex(locations, "^[a-z][a-z0-9+.-]*:"))
+        doubtful = pc.or_(pc.invert(known), pc.match_substring_regex(locations, r"^file:|\x00"))
+        if not _any_true(doubtful):
+            return locations
+        return pa.array(
+            [None if location is None else canonical_location(location) for location in locations.to_pylist()],
+            pa.string(),
+        )
+
+
+def _is_text(location: str) -> bool:
+    try:
+        location.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+def _without_slash(place: str) -> str:
+    return place.rstrip("/")
+
+
+def _any_true(mask: pa.Array) -> bool:
+    return cast(bool, pc.any(mask, min_count=0).as_py())
+
+
+def _all_true(mask: pa.Array) -> bool:
+    return cast(bool, pc.all(mask, min_count=0).as_py())

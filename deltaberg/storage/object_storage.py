@@ -1,0 +1,98 @@
+"""``open_storage``: the Storage that both cores get, for local files and object stores alike."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import AbstractContextManager
+from types import MappingProxyType
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+
+from deltaberg.storage.local_files import LocalFiles
+from deltaberg.storage.location import Relocation
+from deltaberg.storage.protocol import FileInfo, Storage
+
+if TYPE_CHECKING:
+    from deltaberg.storage.remote_objects import RemoteObjects
+
+_NOTHING: Mapping[str, str] = MappingProxyType({})
+
+
+def open_storage(*, relocate: Mapping[str, str] = _NOTHING, options: Mapping[str, str] = _NOTHING) -> Storage:
+    """A Storage for local paths, ``file:`` URLs and every URL of obstore.
+
+    ``relocate`` maps location prefixes to where they now are (``deltaberg.storage.location.Relocation``);
+    ``options`` configures the object stores. Raises StorageError for a prefix that cannot be a location.
+    """
+    return ObjectStorage(Relocation(relocate), options)
+
+
+class ObjectStorage:
+    """Sends each location, once resolved, to the local file system or to its object store."""
+
+    def __init__(self, relocation: Relocation, options: Mapping[str, str]) -> None:
+        self._relocation = relocation
+        self._options = options
+        self._local = LocalFiles()
+        self._remote: RemoteObjects | None = None
+
+    def resolve(self, location: str) -> str:
+        return self._relocation.resolve(location)
+
+    def resolve_many(self, locations: pa.Array) -> pa.Array:
+        return self._relocation.resolve_many(locations)
+
+    def get(self, location: str) -> bytes:
+        files, place = self._at(location)
+        return files.get(place)
+
+    def get_range(self, location: str, start: int, length: int) -> bytes:
+        files, place = self._at(location)
+        return files.get_range(place, start, length)
+
+    def head(self, location: str) -> FileInfo:
+        files, place = self._at(location)
+        size, modified_ms = files.head(place)
+        return FileInfo(location=location, size=size, modified_ms=modified_ms)
+
+    def exists(self, location: str) -> bool:
+        files, place = self._at(location)
+        return files.exists(place)
+
+    def list(self, folder: str, *, start_after: str | None = None, recursive: bool = False) -> Iterator[FileInfo]:
+        files, place = self._at(folder)
+        prefix = folder if folder.endswith("/") else folder + "/"
+        for name, size, modified_ms in files.list(place, start_after=start_after, recursive=recursive):
+            yield FileInfo(location=prefix + name, size=size, modified_ms=modified_ms)
+
+    def open(self, location: str) -> pa.NativeFile:
+        files, place = self._at(location)
+        return files.open(place)
+
+    def create(self, location: str) -> AbstractContextManager[pa.NativeFile]:
+        files, place = self._at(location)
+        return files.create(place)
+
+    def put(self, location: str, data: bytes) -> None:
+        files, place = self._at(location)
+        files.put(place, data)
+
+    def put_if_absent(self, location: str, data: bytes) -> None:
+        files, place = self._at(location)
+        files.put_if_absent(place, data)
+
+    def delete(self, location: str) -> None:
+        files, place = self._at(location)
+        files.delete(place)
+
+    def _at(self, location: str) -> tuple[LocalFiles | RemoteObjects, str]:
+        place = self._relocation.resolve(location)
+        if place.startswith("/"):
+            return self._local, place
+        if self._remote is None:
+            # obstore is loaded for URLs only: most commands touch local files and must start at once.
+            from deltaberg.storage.remote_objects import RemoteObjects
+
+            self._remote = RemoteObjects(self._options)
+        return self._remote, place

@@ -1,0 +1,275 @@
+"""Objects of S3, Google Cloud Storage, Azure, HTTP or memory, through obstore."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any, cast
+from urllib.parse import urlsplit
+
+import obstore
+import pyarrow as pa
+from obstore.exceptions import (
+    AlreadyExistsError,
+    BaseError,
+    PermissionDeniedError,
+    PreconditionError,
+    UnauthenticatedError,
+)
+from obstore.store import MemoryStore, from_url
+
+from deltaberg.storage.errors import AlreadyExists, NotFound, PermissionDenied, StorageError
+
+if TYPE_CHECKING:
+    from obstore.store import ObjectStore
+
+_AZURE_HOSTS = (
+    ".dfs.core.windows.net",
+    ".blob.core.windows.net",
+    ".dfs.fabric.microsoft.com",
+    ".blob.fabric.microsoft.com",
+)
+_SCHEMES = ("s3", "gs", "az", "azure", "adl", "abfs", "abfss", "http", "https", "memory")
+
+
+class RemoteObjects:
+    """The operations of ``Storage`` on URLs. One store per bucket, container or host, made at first use.
+
+    ``options`` are obstore's configuration keys (``aws_region``, ``azure_storage_account_name`` ...); the environment
+    gives what they leave out.
+    """
+
+    def __init__(self, options: Mapping[str, str]) -> None:
+        self._options = dict(options)
+        self._stores: dict[str, ObjectStore] = {}
+
+    def get(self, url: str) -> bytes:
+        store, key = self._place(url)
+        with _told("read", url):
+            return bytes(obstore.get(store, key).bytes())
+
+    def get_range(self, url: str, start: int, length: int) -> bytes:
+        if start < 0 or length < 0:
+            raise StorageError(f"Cannot read {length} bytes from byte {start} of {url}: no such range", path=url)
+        if length == 0:
+            self.head(url)
+            return b""
+        store, key = self._place(url)
+        with _told("read", url):
+            data = bytes(obstore.get_range(store, key, start=start, length=length))
+        if len(data) != length:
+            raise StorageError(
+                f"Cannot read {length} bytes from byte {start} of {url}: only {len(data)} are there; it is truncated "
+                "or the metadata points outside it",
+                path=url,
+            )
+        return data
+
+    def head(self, url: str) -> tuple[int, int]:
+        """Size in bytes and time of the last change in milliseconds since 1970."""
+        store, key = self._place(url)
+        with _told("read", url):
+            meta = obstore.head(store, key)
+        return meta["size"], _milliseconds(meta["last_modified"])
+
+    def exists(self, url: str) -> bool:
+        try:
+            self.head(url)
+        except NotFound:
+            return False
+        return True
+
+    def list(self, folder: str, *, start_after: str | None, recursive: bool) -> Iterator[tuple[str, int, int]]:
+        """(name relative to the folder, size, modified_ms) in the order of the names' code points.
+
+        The listing is complete before the first name is given: not every store lists in order.
+        """
+        store, key = self._place(folder.rstrip("/") + "/x")
+        prefix = key[:-1]
+        with _told("list", folder):
+            if start_after is None and not recursive:
+                found = list(obstore.list_with_delimiter(store, prefix or None)["objects"])
+            else:
+                offset = None if start_after is None else prefix + start_after
+                found = []
+                for chunk in obstore.list(store, prefix or None, offset=offset, chunk_size=1000):
+                    found.extend(chunk)
+        names = sorted((meta["path"], meta["size"], meta["last_modified"]) for meta in found)
+        for path, size, modified in names:
+            name = path[len(prefix) :]
+            nested = not recursive and "/" in name
+            if path.startswith(prefix) and not nested and (start_after is None or name > start_after):
+                yield name, size, _milliseconds(modified)
+
+    def open(self, url: str) -> pa.NativeFile:
+        store, key = self._place(url)
+        size, _ = self.head(url)
+        return pa.PythonFile(_Object(store, key, size, url), mode="r")
+
+    @contextmanager
+    def create(self, url: str) -> Iterator[pa.NativeFile]:
+        store, key = self._place(url)
+        with _told("write", url):
+            writer = obstore.open_writer(store, key)
+        upload = _Upload(writer, url)
+        sink = pa.PythonFile(upload, mode="w")
+        try:
+            yield sink
+            if not sink.closed:
+                sink.flush()
+        except BaseException:
+            upload.abandon()
+            raise
+        upload.finish()
+
+    def put(self, url: str, data: bytes) -> None:
+        store, key = self._place(url)
+        with _told("write", url):
+            obstore.put(store, key, data)
+
+    def put_if_absent(self, url: str, data: bytes) -> None:
+        store, key = self._place(url)
+        with _told("write", url):
+            obstore.put(store, key, data, mode="create", use_multipart=False)
+
+    def delete(self, url: str) -> None:
+        store, key = self._place(url)
+        try:
+            with _told("delete", url):
+                obstore.delete(store, key)
+        except NotFound:
+            return
+
+    def _place(self, url: str) -> tuple[ObjectStore, str]:
+        """The store and the key of a URL. The key is literal; only what no store of obstore can hold is refused."""
+        root, key = _root_and_key(url)
+        segments = key.split("/")
+        if "" in segments or "." in segments or ".." in segments:
+            raise StorageError(
+                f"Cannot use the location {url!r}: its key has an empty, '.' or '..' segment, which object stores "
+                "cannot be asked for here; copy the file to another name and relocate it",
+                path=url,
+            )
+        store = self._stores.get(root)
+        if store is None:
+            store = self._stores.setdefault(root, self._connect(root, url))
+        return store, key
+
+    def _connect(self, root: str, url: str) -> ObjectStore:
+        scheme = root.partition(":")[0]
+        if scheme not in _SCHEMES:
+            raise StorageError(
+                f"Cannot use the location {url!r}: no store for the scheme {scheme!r} "
+                f"(expected file, {', '.join(_SCHEMES)}); give a relocation to where the files are",
+                path=url,
+            )
+        if scheme == "memory":
+            return MemoryStore()
+        with _told("open", url):
+            return from_url(root, config=cast("Any", self._options or None))
+
+
+def _root_and_key(url: str) -> tuple[str, str]:
+    scheme, colon, rest = url.partition(":")
+    if not rest.startswith("//"):
+        raise StorageError(f"Cannot use the location {url!r}: no host or bucket (expected {scheme}://...)", path=url)
+    host, _, key = rest[2:].partition("/")
+    root = f"{scheme}{colon}//{host}"
+    if scheme in {"http", "https"}:
+        name = urlsplit(root).hostname or ""
+        by_path = name.endswith(_AZURE_HOSTS) or name.endswith(".r2.cloudflarestorage.com")
+        by_path = by_path or (name.startswith(("s3.", "s3-")) and name.endswith(".amazonaws.com"))
+        if by_path:
+            bucket, _, key = key.partition("/")
+            root = f"{root}/{bucket}"
+    return root, key
+
+
+class _Object(io.RawIOBase):
+    """A remote object as the file that pyarrow reads ranges of."""
+
+    def __init__(self, store: ObjectStore, key: str, size: int, url: str) -> None:
+        super().__init__()
+        self._store, self._key, self._size, self._url = store, key, size, url
+        self._at = 0
+
+    def readable(self) -> bool:
+        return True
+
+    def seekable(self) -> bool:
+        return True
+
+    def tell(self) -> int:
+        return self._at
+
+    def seek(self, offset: int, whence: int = io.SEEK_SET, /) -> int:
+        base = {io.SEEK_SET: 0, io.SEEK_CUR: self._at, io.SEEK_END: self._size}[whence]
+        self._at = max(0, base + offset)
+        return self._at
+
+    def read(self, size: int | None = -1, /) -> bytes:
+        rest = max(0, self._size - self._at)
+        length = rest if size is None or size < 0 else min(size, rest)
+        if length == 0:
+            return b""
+        with _told("read", self._url):
+            data = bytes(obstore.get_range(self._store, self._key, start=self._at, length=length))
+        self._at += len(data)
+        return data
+
+    def size(self) -> int:
+        return self._size
+
+
+class _Upload(io.RawIOBase):
+    """A streamed upload; the object appears when ``finish`` says so, not when pyarrow closes the sink."""
+
+    def __init__(self, writer: Any, url: str) -> None:
+        super().__init__()
+        self._writer, self._url, self._at, self._open = writer, url, 0, True
+
+    def writable(self) -> bool:
+        return True
+
+    def tell(self) -> int:
+        return self._at
+
+    def write(self, data: Any, /) -> int:
+        content = bytes(data)
+        with _told("write", self._url):
+            self._writer.write(content)
+        self._at += len(content)
+        return len(content)
+
+    def finish(self) -> None:
+        if self._open:
+            self._open = False
+            with _told("write", self._url):
+                self._writer.close()
+
+    def abandon(self) -> None:
+        self._open = False
+
+
+def _milliseconds(moment: Any) -> int:
+    return int(moment.timestamp() * 1000)
+
+
+@contextmanager
+def _told(verb: str, url: str) -> Iterator[None]:
+    """Say in our own words what the store refused."""
+    try:
+        yield
+    except FileNotFoundError as error:
+        raise NotFound(f"Cannot {verb} {url}: no such file", path=url) from error
+    except (AlreadyExistsError, PreconditionError) as error:
+        raise AlreadyExists(f"Cannot {verb} {url}: the file exists already", path=url) from error
+    except (PermissionDeniedError, UnauthenticatedError) as error:
+        raise PermissionDenied(f"Cannot {verb} {url}: {_first_line(error)}", path=url) from error
+    except (BaseError, OSError, ValueError) as error:
+        raise StorageError(f"Cannot {verb} {url}: {_first_line(error)}", path=url) from error
+
+
+def _first_line(error: Exception) -> str:
+    return str(error).split("\n", 1)[0].strip() or type(error).__name__

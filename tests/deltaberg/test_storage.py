@@ -1,0 +1,329 @@
+"""Storage: every legal name, atomic writes, ordered listings, errors in our own words."""
+
+from __future__ import annotations
+
+import os
+import stat
+import threading
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+
+from deltaberg.storage import (
+    AlreadyExists,
+    NotFound,
+    PermissionDenied,
+    Storage,
+    StorageError,
+    absolute_location,
+    open_storage,
+)
+
+NAMES = [
+    "plain", "50%", "a%2Fb", "a%20b", "two words", " lead", "p=.", "p=..", "p=a+b", "ü-ñ-漢字-😀", "a:b", "a#1", "x*y?z",
+    "tab\there", "line\nbreak", "back\\slash", "[b]{c}", "...", "~tilde", "quote'\"", "\x01",
+]  # fmt: skip
+
+
+@pytest.fixture(params=["local", "memory"])
+def place(request: pytest.FixtureRequest, tmp_path: Path) -> tuple[Storage, str]:
+    """A Storage and an empty folder in it."""
+    return open_storage(), str(tmp_path) if request.param == "local" else "memory://bucket/folder"
+
+
+@pytest.fixture
+def storage() -> Storage:
+    return open_storage()
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_every_legal_local_name_works_as_it_stands(storage: Storage, tmp_path: Path, name: str) -> None:
+    location = f"{tmp_path}/{name}/{name}"
+    storage.put(location, b"0123456789")
+    assert (tmp_path / name / name).read_bytes() == b"0123456789"
+    assert storage.get(location) == b"0123456789"
+    assert storage.get(f"file:{location}") == b"0123456789"
+    assert storage.get(f"file://{location}") == b"0123456789"
+    assert storage.get_range(location, 2, 3) == b"234"
+    assert storage.head(location).size == 10
+    with storage.open(location) as file:
+        file.seek(5)
+        assert file.read() == b"56789"
+    assert [info.location for info in storage.list(f"{tmp_path}/{name}")] == [location]
+    with pytest.raises(AlreadyExists):
+        storage.put_if_absent(location, b"")
+    storage.delete(location)
+    assert not storage.exists(location)
+
+
+@pytest.mark.parametrize("name", ["50%", "a%2Fb", "two words", "p=..", "p=a+b", "ü-漢字-😀", "a:b", "a#1", "x*y?z"])
+def test_object_keys_are_literal(storage: Storage, name: str) -> None:
+    location = f"memory://bucket/t/{name}/{name}"
+    storage.put_if_absent(location, b"abc")
+    assert storage.get(location) == b"abc"
+    assert [info.location for info in storage.list("memory://bucket/t", recursive=True)] == [location]
+
+
+@pytest.mark.parametrize("key", ["a//b", "/a", "a/../b", "a/./b", "a/", ""])
+def test_keys_that_would_be_rewritten_on_the_way_are_refused(storage: Storage, key: str) -> None:
+    with pytest.raises(StorageError, match=r"empty, '\.' or '\.\.' segment"):
+        storage.get(f"memory://bucket/{key}")
+
+
+@pytest.mark.parametrize(
+    ("location", "message"),
+    [
+        ("/a\0b", "cannot name a file"),
+        ("", "cannot name a file"),
+        ("data/x.parquet", "it is relative"),
+        ("file://host/a", "another host"),
+        ("file:a/b", "relative path"),
+        ("hdfs://nn/a", "no store for the scheme 'hdfs'"),
+        ("/" + "x" * 300, "File name too long"),
+        ("/a\udcff", "cannot name a file"),
+        ("s3:a", "no host or bucket"),
+    ],
+)
+def test_absurd_locations_are_our_own_error(storage: Storage, location: str, message: str) -> None:
+    with pytest.raises(StorageError, match=message) as raised:
+        storage.get(location)
+    assert "\n" not in str(raised.value)
+
+
+def test_missing_files_are_named(place: tuple[Storage, str]) -> None:
+    storage, folder = place
+    for read in (
+        lambda: storage.get(f"{folder}/no"),
+        lambda: storage.get_range(f"{folder}/no", 0, 1),
+        lambda: storage.head(f"{folder}/no"),
+        lambda: storage.open(f"{folder}/no"),
+    ):
+        with pytest.raises(NotFound, match="no such file") as raised:
+            read()
+        assert raised.value.path == f"{folder}/no"
+    assert not storage.exists(f"{folder}/no")
+    assert list(storage.list(f"{folder}/no")) == []
+    storage.delete(f"{folder}/no")
+
+
+def test_a_range_outside_the_file_is_never_answered_short(place: tuple[Storage, str]) -> None:
+    storage, folder = place
+    storage.put(f"{folder}/f", b"0123")
+    assert storage.get_range(f"{folder}/f", 4, 0) == b""
+    for start, length in ((0, 5), (4, 1), (9, 1), (-1, 2), (1, -1), (0, 1 << 50)):
+        with pytest.raises(StorageError, match="Cannot read"):
+            storage.get_range(f"{folder}/f", start, length)
+
+
+def test_put_if_absent_has_one_winner(tmp_path: Path, storage: Storage) -> None:
+    location = f"{tmp_path}/log/00000000000000000001.json"
+    won: list[int] = []
+    barrier = threading.Barrier(8)
+
+    def commit(number: int) -> None:
+        barrier.wait()
+        try:
+            storage.put_if_absent(location, str(number).encode() * 100_000)
+        except AlreadyExists:
+            return
+        won.append(number)
+
+    threads = [threading.Thread(target=commit, args=(number,)) for number in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(won) == 1
+    assert storage.get(location) == str(won[0]).encode() * 100_000
+    assert os.listdir(tmp_path / "log") == ["00000000000000000001.json"]
+
+
+def test_put_if_absent_respects_a_file_in_any_store(place: tuple[Storage, str]) -> None:
+    storage, folder = place
+    storage.put_if_absent(f"{folder}/v1", b"first")
+    with pytest.raises(AlreadyExists, match="exists already") as raised:
+        storage.put_if_absent(f"{folder}/v1", b"second")
+    assert raised.value.path == f"{folder}/v1"
+    assert storage.get(f"{folder}/v1") == b"first"
+
+
+def test_a_dangling_link_is_not_overwritten_by_put_if_absent(tmp_path: Path, storage: Storage) -> None:
+    os.symlink(tmp_path / "nowhere", tmp_path / "link")
+    with pytest.raises(AlreadyExists):
+        storage.put_if_absent(f"{tmp_path}/link", b"x")
+
+
+def test_a_created_file_appears_whole_or_not_at_all(place: tuple[Storage, str]) -> None:
+    storage, folder = place
+    with storage.create(f"{folder}/good") as sink:
+        sink.write(b"x" * 1000)
+        assert not storage.exists(f"{folder}/good")
+        assert list(storage.list(folder)) == []
+        sink.write(b"y")
+    assert storage.get(f"{folder}/good") == b"x" * 1000 + b"y"
+
+    def fail() -> None:
+        with storage.create(f"{folder}/bad") as sink:
+            sink.write(b"x" * 20_000_000)
+            raise RuntimeError("stop")
+
+    with pytest.raises(RuntimeError, match="stop"):
+        fail()
+    assert [info.location for info in storage.list(folder)] == [f"{folder}/good"]
+
+
+def test_failed_creation_leaves_no_staged_file(tmp_path: Path, storage: Storage) -> None:
+    with pytest.raises(RuntimeError), storage.create(f"{tmp_path}/bad"):
+        raise RuntimeError
+    assert os.listdir(tmp_path) == []
+
+
+def test_a_created_file_replaces_one_that_is_there(place: tuple[Storage, str]) -> None:
+    storage, folder = place
+    storage.put(f"{folder}/f", b"old and long")
+    with storage.create(f"{folder}/f") as sink:
+        sink.write(b"new")
+    assert storage.get(f"{folder}/f") == b"new"
+    storage.put(f"{folder}/f", b"put")
+    assert storage.get(f"{folder}/f") == b"put"
+
+
+def test_listing_is_in_the_order_of_names_and_starts_after_a_name(place: tuple[Storage, str]) -> None:
+    storage, folder = place
+    for name in ("b", "a-b/x", "a/z", "a/é", "a/z~", "c/d/e", "😀", "\uffff"):
+        storage.put(f"{folder}/{name}", name.encode())
+
+    def names(**options: object) -> list[str]:
+        return [info.location[len(folder) + 1 :] for info in storage.list(folder, **options)]  # type: ignore[arg-type]
+
+    everything = names(recursive=True)
+    assert everything == sorted(everything, key=str.encode)
+    assert everything == ["a-b/x", "a/z", "a/z~", "a/é", "b", "c/d/e", "\uffff", "😀"]
+    assert names() == ["b", "\uffff", "😀"]
+    assert names(start_after="b") == ["\uffff", "😀"]
+    assert names(start_after="a/z", recursive=True) == ["a/z~", "a/é", "b", "c/d/e", "\uffff", "😀"]
+    sizes = {info.location: info.size for info in storage.list(folder + "/", recursive=True)}
+    assert sizes[f"{folder}/a/é"] == 4
+
+
+def test_modification_times_are_milliseconds(tmp_path: Path, storage: Storage) -> None:
+    (tmp_path / "f").write_bytes(b"x")
+    os.utime(tmp_path / "f", ns=(0, 1_700_000_000_123_999_999))
+    assert storage.head(f"{tmp_path}/f").modified_ms == 1_700_000_000_123
+    assert next(iter(storage.list(str(tmp_path)))).modified_ms == 1_700_000_000_123
+
+
+def test_folders_pipes_and_files_in_the_way_are_told_apart(tmp_path: Path, storage: Storage) -> None:
+    (tmp_path / "folder").mkdir()
+    os.mkfifo(tmp_path / "pipe")
+    (tmp_path / "file").write_bytes(b"")
+    with pytest.raises(StorageError, match="it is a folder"):
+        storage.get(f"{tmp_path}/folder")
+    with pytest.raises(StorageError, match="not a regular file"):
+        storage.open(f"{tmp_path}/pipe")
+    with pytest.raises(NotFound):
+        storage.get(f"{tmp_path}/file/below")
+    with pytest.raises(StorageError, match="a file stands where its folder should be"):
+        storage.put(f"{tmp_path}/file/below", b"")
+    with pytest.raises(StorageError, match="a file stands where its folder should be"):
+        storage.put_if_absent(f"{tmp_path}/file/below/deeper", b"")
+    with pytest.raises(StorageError, match="it is not a folder"):
+        list(storage.list(f"{tmp_path}/file"))
+    with pytest.raises(StorageError, match="Is a directory"):
+        storage.put(f"{tmp_path}/folder", b"")
+    assert [info.location for info in storage.list(str(tmp_path))] == [f"{tmp_path}/file"]
+
+
+def test_a_link_to_a_folder_above_does_not_list_forever(tmp_path: Path, storage: Storage) -> None:
+    (tmp_path / "a").mkdir()
+    os.symlink(tmp_path, tmp_path / "a" / "up")
+    with pytest.raises(StorageError, match="leads back to a folder above"):
+        list(storage.list(str(tmp_path), recursive=True))
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may read everything")
+def test_a_refused_file_is_permission_denied(tmp_path: Path, storage: Storage) -> None:
+    (tmp_path / "f").write_bytes(b"x")
+    (tmp_path / "f").chmod(0)
+    with pytest.raises(PermissionDenied, match="permission denied"):
+        storage.get(f"{tmp_path}/f")
+
+
+def test_names_that_are_not_utf8_are_left_out_of_listings(tmp_path: Path, storage: Storage) -> None:
+    with open(os.fsencode(tmp_path) + b"/\xff", "wb"):
+        pass
+    (tmp_path / "g").write_bytes(b"")
+    assert [info.location for info in storage.list(str(tmp_path))] == [f"{tmp_path}/g"]
+
+
+@pytest.mark.parametrize("old", ["/wh/t", "file:/wh/t", "file:///wh/t", "file:///wh/t/"])
+@pytest.mark.parametrize("asked", ["/wh/t", "file:/wh/t", "file:///wh/t", "FILE://localhost/wh/t"])
+def test_relocation_knows_every_spelling_of_a_local_path(tmp_path: Path, old: str, asked: str) -> None:
+    storage = open_storage(relocate={old: f"file://{tmp_path}/"})
+    assert storage.resolve(f"{asked}/data/a%20b") == f"{tmp_path}/data/a%20b"
+    assert storage.resolve(asked) == str(tmp_path)
+    assert storage.resolve(asked + "able/x") == "/wh/table/x"
+    storage.put(f"{asked}/data/x", b"1")
+    assert (tmp_path / "data" / "x").read_bytes() == b"1"
+    assert [info.location for info in storage.list(f"{asked}/data")] == [f"{asked}/data/x"]
+
+
+def test_the_longest_prefix_wins_and_is_applied_once() -> None:
+    storage = open_storage(
+        relocate={"/a": "/b", "/a/c": "/a/x", "s3a://k/t": "/local", "/b": "/never", "gs://g": "gs://h/p"}
+    )
+    locations = [
+        "/a", "/a/1", "/a/c", "/a/c/2", "/b/3", "/ab", "s3://k/t/4", "s3n://k/t", "S3A://k/t/5", "s3a://k/tt/6",
+        "file:/a/7", "file:////a/8", "gs://g/9", "hdfs://n/a", "/a//x", "/a%2Fb",
+    ]  # fmt: skip
+    expected = [
+        "/b", "/b/1", "/a/x", "/a/x/2", "/never/3", "/ab", "/local/4", "/local", "/local/5", "s3://k/tt/6",
+        "/b/7", "/b/8", "gs://h/p/9", "hdfs://n/a", "/b//x", "/a%2Fb",
+    ]  # fmt: skip
+    assert [storage.resolve(location) for location in locations] == expected
+    assert storage.resolve_many(pa.array([*locations, None])).to_pylist() == [*expected, None]
+    assert storage.resolve_many(pa.array(["/a/1"])).to_pylist() == ["/b/1"]
+    assert storage.resolve_many(pa.array([], pa.string())).to_pylist() == []
+    with pytest.raises(StorageError, match="it is relative"):
+        storage.resolve_many(pa.array(["/a/1", "data/x"]))
+    with pytest.raises(StorageError, match="another host"):
+        storage.resolve_many(pa.array(["file://host/x"]))
+    with pytest.raises(StorageError, match="cannot name a file"):
+        storage.resolve_many(pa.array(["/x\0"]))
+
+
+def test_the_root_can_be_relocated(tmp_path: Path) -> None:
+    storage = open_storage(relocate={"/": str(tmp_path)})
+    assert storage.resolve("/a") == f"{tmp_path}/a"
+    assert storage.resolve_many(pa.array(["/a"])).to_pylist() == [f"{tmp_path}/a"]
+
+
+def test_a_typed_relative_path_is_taken_from_the_working_directory(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "a:b").mkdir()
+    assert absolute_location("t") == f"{tmp_path}/t"
+    assert absolute_location("./a:b") == f"{tmp_path}/a:b"
+    assert absolute_location("a:b") == f"{tmp_path}/a:b"
+    assert absolute_location("s3://b/t") == "s3://b/t"
+    assert absolute_location("file:/x") == "file:/x"
+
+
+def test_files_are_written_with_the_usual_permissions(tmp_path: Path, storage: Storage) -> None:
+    storage.put(f"{tmp_path}/f", b"")
+    with storage.create(f"{tmp_path}/g"):
+        pass
+    (tmp_path / "h").write_bytes(b"")
+    usual = stat.S_IMODE((tmp_path / "h").stat().st_mode)
+    assert [stat.S_IMODE((tmp_path / name).stat().st_mode) for name in "fg"] == [usual, usual]
+
+
+def test_a_remote_file_is_seekable_for_pyarrow(storage: Storage) -> None:
+    import pyarrow.parquet as pq
+
+    with storage.create("memory://bucket/t.parquet") as sink:
+        pq.write_table(pa.table({"a": range(1000)}), sink)
+    with storage.open("memory://bucket/t.parquet") as file:
+        assert pq.read_table(file).column("a").to_pylist() == list(range(1000))
