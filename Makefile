@@ -18,13 +18,13 @@ demo: $(VENV)/.installed-demo ## convert real tables both ways and read them wit
 	@$(BIN)/python examples/demo.py
 
 test: $(VENV)/.installed-dev ## the whole suite; Spark reads too where there is Java
-	@$(BIN)/python -m pytest -q -n $(WORKERS) --dist loadgroup
+	@$(BIN)/pytest -q -n $(WORKERS) --dist loadgroup
 
 test-quick: $(VENV)/.installed-dev ## the suite without Spark
-	@$(BIN)/python -m pytest -q -n $(WORKERS) --dist loadgroup -m "not engines"
+	@$(BIN)/pytest -q -n $(WORKERS) --dist loadgroup -m "not engines"
 
 test-engines: $(VENV)/.installed-dev ## only what Spark reads
-	@$(BIN)/python -m pytest -q -m engines
+	@$(BIN)/pytest -q -m engines
 
 check: format-check lint types ## formatting, lint and types, as CI does
 
