@@ -107,6 +107,8 @@ def test_only_storage_opens_files(path: Path) -> None:
         if not isinstance(node, ast.Call):
             continue
         called = dotted(node.func)
+        if node.args and dotted(node.args[0]) == "os.devnull":
+            continue
         module, _, function = called.rpartition(".")
         if called == "open" or (aliases.get(module, module), function) in OPENERS:
             offences.append(f"line {node.lineno}: {called}")

@@ -1,0 +1,5 @@
+"""``python -m deltaberg``."""
+
+from deltaberg.cli.main import main
+
+main()

@@ -1,0 +1,158 @@
+"""The verbs: what the command line does, as functions that return dataclasses.
+
+Every function takes a table as a folder, an Iceberg ``*.metadata.json`` or a URL, and these keywords (``Where``) to say
+which state of it is meant and where its files are. The result's ``to_json()`` is what ``--json`` prints.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable, Mapping
+from datetime import datetime
+from typing import TYPE_CHECKING, Literal, TypedDict
+
+from deltaberg.errors import error_context
+from deltaberg.migrate.convert import ConvertResult, Progress
+from deltaberg.migrate.convert import convert as run_conversion
+from deltaberg.migrate.history import HistoryReport
+from deltaberg.migrate.history import history as list_history
+from deltaberg.migrate.inspection import Inspection, inspect_table
+from deltaberg.migrate.plan import Plan
+from deltaberg.migrate.plan import plan as make_plan
+from deltaberg.migrate.source import Source, TableFormat, open_source
+from deltaberg.migrate.verify import VerifyReport
+from deltaberg.migrate.verify import verify as compare
+from deltaberg.moment import moment_ms
+from deltaberg.storage import absolute_location, open_storage
+from deltaberg.table_scan import TableScan, scan_source
+from deltaberg.translate.options import ConvertOptions
+
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
+
+TablePath = str | os.PathLike[str]
+FormatName = Literal["iceberg", "delta"]
+Clock = Callable[[], int]
+
+
+class Where(TypedDict, total=False):
+    """Which table, exactly.
+
+    version: a Delta version. snapshot_id, ref: an Iceberg snapshot, branch or tag. as_of: either format, the state at a
+    moment (UTC where it has no zone). At most one of these four; none means the newest.
+    relocate: ``{old prefix: new prefix}`` for tables that were copied since they were written.
+    format: which table is meant where a folder holds both.
+    storage_options: credentials and settings of an object store, in obstore's spelling.
+    """
+
+    version: int | None
+    snapshot_id: int | None
+    ref: str | None
+    as_of: str | datetime | None
+    relocate: Mapping[str, str] | None
+    format: FormatName | None
+    storage_options: Mapping[str, str] | None
+
+
+def inspect(table: TablePath, **where: Unpack[Where]) -> Inspection:
+    """Format, version, schema, partitioning, features, counts, deletes and size, from the metadata alone."""
+    location = _location(table)
+    with error_context(table=location):
+        return inspect_table(_open(location, where))
+
+
+def scan(
+    table: TablePath, *, columns: Iterable[str] | None = None, limit: int | None = None, **where: Unpack[Where]
+) -> TableScan:
+    """The rows, deletes applied; nothing is read until the batches are asked for.
+
+    Variant columns come as JSON text, geometry and geography as WKB, uuid as 16 bytes.
+    """
+    location = _location(table)
+    with error_context(table=location):
+        return scan_source(_open(location, where), columns=columns, limit=limit)
+
+
+def history(table: TablePath, **where: Unpack[Where]) -> HistoryReport:
+    """The versions or snapshots, newest first, and what each was made from where deltaberg wrote the table."""
+    location = _location(table)
+    with error_context(table=location):
+        return list_history(_open(location, where))
+
+
+def plan(source: TablePath, *, to: FormatName, options: ConvertOptions | None = None, **where: Unpack[Where]) -> Plan:
+    """What a conversion would share, translate, rewrite and refuse, and why. Writes nothing."""
+    location = _location(source)
+    with error_context(table=location):
+        return make_plan(_open(location, where, convert_to=to), to=to, options=options)
+
+
+def convert(
+    source: TablePath,
+    *,
+    to: FormatName,
+    target: TablePath | None = None,
+    options: ConvertOptions | None = None,
+    clock_ms: int | None = None,
+    progress: Progress | None = None,
+    **where: Unpack[Where],
+) -> ConvertResult:
+    """Write the table of the other format over the same data files.
+
+    Raises Unsupported where the plan refuses; nothing is written then.
+    """
+    location = _location(source)
+    with error_context(table=location):
+        return run_conversion(
+            _open(location, where, convert_to=to),
+            to=to,
+            target=None if target is None else _location(target),
+            options=options,
+            clock_ms=clock_ms,
+            progress=progress,
+        )
+
+
+def verify(
+    source: TablePath,
+    target: TablePath,
+    *,
+    to: FormatName | None = None,
+    rows: bool = False,
+    bounds: bool = False,
+    **where: Unpack[Where],
+) -> VerifyReport:
+    """Compare two tables: schema, files, counts, bounds; ``rows`` compares their content too.
+
+    to: the target's format; needed only where a folder holds both tables. ``where`` chooses the state of the source.
+    Differences are reported, not raised.
+    """
+    source_location, target_location = _location(source), _location(target)
+    with error_context(table=source_location):
+        opened_source = _open(source_location, where, convert_to=to)
+    other = to or opened_source.format.other.value
+    same_place: Where = {"relocate": where.get("relocate"), "storage_options": where.get("storage_options")}
+    with error_context(table=target_location):
+        opened_target = _open(
+            target_location, {**same_place, "format": other if to or source_location == target_location else None}
+        )
+    return compare(opened_source, opened_target, rows=rows, bounds=bounds)
+
+
+def _location(table: TablePath) -> str:
+    return absolute_location(os.fspath(table))
+
+
+def _open(location: str, where: Where, *, convert_to: FormatName | None = None) -> Source:
+    """``convert_to`` settles which table of a folder with both is the source: the other one."""
+    as_of = where.get("as_of")
+    wanted = where.get("format") or (TableFormat(convert_to).other.value if convert_to else None)
+    return open_source(
+        location,
+        open_storage(relocate=where.get("relocate") or {}, options=where.get("storage_options") or {}),
+        version=where.get("version"),
+        snapshot_id=where.get("snapshot_id"),
+        ref=where.get("ref"),
+        as_of_ms=None if as_of is None else moment_ms(as_of),
+        format=TableFormat(wanted) if wanted else None,
+    )

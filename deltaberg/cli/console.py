@@ -1,0 +1,96 @@
+"""Where output goes: results to standard output, everything else to standard error; and how numbers are written."""
+
+from __future__ import annotations
+
+import json
+import sys
+from datetime import datetime, timedelta, timezone
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from rich.console import Console
+    from rich.table import Table
+
+# A pipe has no width: wide enough that nothing wraps, which is what grep and awk want.
+PIPE_WIDTH = 240
+
+
+def stdout() -> Console:
+    """Rich text for results; plain and wide where standard output is no terminal."""
+    from rich.console import Console
+
+    terminal = sys.stdout.isatty()
+    return Console(highlight=False, soft_wrap=False, emoji=False, markup=False, width=None if terminal else PIPE_WIDTH)
+
+
+def stderr() -> Console:
+    """Rich text for progress and remarks."""
+    from rich.console import Console
+
+    return Console(stderr=True, highlight=False, emoji=False, markup=False)
+
+
+def grid(*columns: str, right: tuple[str, ...] = ()) -> Table:
+    """An airy table with a header line; nothing is cut off, long cells fold. ``right`` names right-aligned columns."""
+    from rich.box import SIMPLE_HEAD
+    from rich.table import Table
+
+    table = Table(box=SIMPLE_HEAD, show_edge=False, pad_edge=False, header_style="bold", padding=(0, 2, 0, 0))
+    for column in columns:
+        table.add_column(column, justify="right" if column in right else "left", overflow="fold")
+    return table
+
+
+def facts(rows: dict[str, str]) -> Table:
+    """Names and what is said about them, without lines; empty values are left out."""
+    from rich.table import Table
+
+    table = Table(box=None, show_header=False, pad_edge=False, padding=(0, 2, 0, 0))
+    table.add_column(style="dim", no_wrap=True)
+    table.add_column(overflow="fold")
+    for name, value in rows.items():
+        if value:
+            table.add_row(f"  {name}", value)
+    return table
+
+
+def print_json(document: dict[str, Any]) -> None:
+    """The one document of ``--json``."""
+    sys.stdout.write(json.dumps(document, indent=2, ensure_ascii=False, allow_nan=False) + "\n")
+
+
+def count(number: int | None) -> str:
+    return "unknown" if number is None else f"{number:,}"
+
+
+def size(number: int) -> str:
+    """Bytes in the unit that keeps it short."""
+    value = float(number)
+    for unit in ("B", "KiB", "MiB", "GiB", "TiB"):
+        if value < 1024:
+            return f"{value:,.0f} {unit}" if unit == "B" else f"{value:,.1f} {unit}"
+        value /= 1024
+    return f"{value:,.1f} PiB"
+
+
+def moment(timestamp_ms: int | None) -> str:
+    """UTC to the second; milliseconds only where there are any."""
+    if timestamp_ms is None:
+        return ""
+    try:
+        at = datetime(1970, 1, 1, tzinfo=timezone.utc) + timedelta(milliseconds=timestamp_ms)
+    except OverflowError:
+        return f"{timestamp_ms} ms since 1970"
+    return f"{at:%Y-%m-%d %H:%M:%S}" + (f".{timestamp_ms % 1000:03d}" if timestamp_ms % 1000 else "") + " UTC"
+
+
+def plural(number: int, noun: str) -> str:
+    return f"{number:,} {noun}" + ("" if number == 1 else "s")
+
+
+def deletes(counts: dict[str, int]) -> str:
+    """``3 deletion vectors, 1 equality delete file (1,204 rows)``; empty when there are none."""
+    nouns = {"vectors": "deletion vector", "position": "position delete file", "equality": "equality delete file"}
+    parts = [plural(counts[kind], noun) for kind, noun in nouns.items() if counts.get(kind)]
+    rows = counts.get("rows")
+    return ", ".join(parts) + (f" ({plural(rows, 'row')})" if parts and rows else "")

@@ -1,0 +1,105 @@
+"""``deltaberg convert``: write the table of the other format over the same data files."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from deltaberg.cli import conversion_options as choices
+from deltaberg.cli import options
+from deltaberg.cli.selection import where
+
+if TYPE_CHECKING:
+    from deltaberg.migrate.convert import ConvertResult
+
+
+def convert(
+    source: options.SourceTable,
+    to: options.To,
+    target: choices.Target = None,
+    history: choices.History = "latest",
+    format_version: choices.FormatVersion = None,
+    strict: choices.Strict = False,
+    deep: choices.Deep = False,
+    column_mapping: choices.Mapping = "auto",
+    derive_partition_columns: choices.DerivePartitions = False,
+    former_names: choices.FormerNameChoice = "refuse",
+    type_map: choices.TypeMappings = None,
+    partition_timezone: choices.PartitionTimezone = "UTC",
+    iceberg_compat: choices.IcebergCompat = "none",
+    version: options.Version = None,
+    snapshot_id: options.SnapshotId = None,
+    ref: options.Ref = None,
+    as_of: options.AsOf = None,
+    relocate: options.Relocate = None,
+    json: options.Json = False,
+    verbose: options.Verbose = False,
+) -> None:
+    """Write a table of the other format.
+
+    Data files stay where they are; the source is not touched.
+
+    Exit code 3, and nothing written, when something cannot be carried as asked: deltaberg plan says what.
+
+    \b
+    Example:
+      deltaberg convert warehouse/flights --to iceberg
+    """
+    from deltaberg import api
+    from deltaberg.cli.console import print_json
+    from deltaberg.cli.progress import ProgressBar
+
+    with ProgressBar("convert") as bar:
+        result = api.convert(
+            source,
+            to=to,
+            target=target,
+            options=choices.conversion(
+                history=history,
+                format_version=format_version,
+                strict=strict,
+                deep=deep,
+                column_mapping=column_mapping,
+                derive_partition_columns=derive_partition_columns,
+                former_names=former_names,
+                type_map=type_map,
+                partition_timezone=partition_timezone,
+                iceberg_compat=iceberg_compat,
+            ),
+            progress=bar,
+            **where(version=version, snapshot_id=snapshot_id, ref=ref, as_of=as_of, relocate=relocate),
+        )
+    if json:
+        print_json(result.to_json())
+    else:
+        show(result)
+
+
+def show(result: ConvertResult) -> None:
+    """What was written, and the warnings once more."""
+    from rich.text import Text
+
+    from deltaberg.cli.console import facts, plural, stdout
+    from deltaberg.cli.plan import table_name
+
+    out = stdout()
+    if result.already_current:
+        out.print(
+            Text(
+                f"{table_name(result.plan.target)} at {result.target} is current already: nothing written", style="bold"
+            )
+        )
+        return
+    out.print(Text.assemble((table_name(result.plan.source), "bold"), " → ", (table_name(result.plan.target), "bold")))
+    out.print(
+        facts(
+            {
+                "written": result.target_metadata,
+                "commits": f"{len(result.commits):,}",
+                "files": f"{plural(result.files, 'data file')}, {result.rewritten_files:,} of them rewritten",
+                "rows": f"{result.rows:,}",
+            }
+        )
+    )
+    for item in result.plan.items:
+        if item.severity == "warning":
+            out.print(Text.assemble(("  warning  ", "yellow"), (item.code, "bold"), f"  {item.what}: {item.reason}"))

@@ -1,0 +1,77 @@
+"""``deltaberg history``: the commits of a table."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from deltaberg.cli import options
+from deltaberg.cli.selection import where
+
+if TYPE_CHECKING:
+    from deltaberg.migrate.history import HistoryEntry, HistoryReport
+
+
+def history(
+    table: options.Table,
+    relocate: options.Relocate = None,
+    format: options.Format = None,
+    json: options.Json = False,
+    verbose: options.Verbose = False,
+) -> None:
+    """The commits of a table.
+
+    Versions or snapshots, newest first, and what each was made from where deltaberg wrote the table.
+
+    \b
+    Example:
+      deltaberg history warehouse/flights
+    """
+    from deltaberg import api
+    from deltaberg.cli.console import print_json
+
+    report = api.history(table, **where(relocate=relocate, format=format))
+    if json:
+        print_json(report.to_json())
+    else:
+        show(report)
+
+
+def show(report: HistoryReport) -> None:
+    """One line a commit."""
+    from deltaberg.cli.console import grid, moment, stdout
+
+    iceberg = report.format == "iceberg"
+    mapped = any(entry.other_version is not None for entry in report.entries)
+    other = "Delta version" if iceberg else "Iceberg snapshot"
+    optional = [("refs", iceberg), (f"from {other}", mapped)]
+    numbers = ("snapshot" if iceberg else "version", "files +", "files -", "rows +", f"from {other}")
+    table = grid(
+        numbers[0],
+        "committed",
+        "operation",
+        "files +",
+        "files -",
+        "rows +",
+        *(name for name, there in optional if there),
+        right=numbers,
+    )
+    for entry in report.entries:
+        cells = {"refs": ", ".join(_marks(entry)), f"from {other}": _number(entry.other_version)}
+        table.add_row(
+            str(entry.version),
+            moment(entry.timestamp_ms),
+            entry.operation,
+            _number(entry.added_files, grouped=True),
+            _number(entry.removed_files, grouped=True),
+            _number(entry.added_rows, grouped=True),
+            *(cells[name] for name, there in optional if there),
+        )
+    stdout().print(table)
+
+
+def _marks(entry: HistoryEntry) -> list[str]:
+    return [*entry.refs, *(["(current)"] if entry.current and not entry.refs else [])]
+
+
+def _number(value: int | None, *, grouped: bool = False) -> str:
+    return "" if value is None else f"{value:,}" if grouped else str(value)

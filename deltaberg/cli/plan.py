@@ -1,0 +1,145 @@
+"""``deltaberg plan``: what a conversion would do, and why."""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING, Any
+
+import typer
+
+from deltaberg.cli import conversion_options as choices
+from deltaberg.cli import options
+from deltaberg.cli.selection import where
+from deltaberg.errors import Unsupported
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from deltaberg.migrate.plan import Plan
+
+_STYLES = {"info": "dim", "warning": "yellow", "rewrite": "cyan", "refuse": "bold red"}
+_ORDER = ("refuse", "rewrite", "warning", "info")
+_NAMES = {"iceberg": "Iceberg", "delta": "Delta"}
+
+
+def plan(
+    source: options.SourceTable,
+    to: options.To,
+    history: choices.History = "latest",
+    format_version: choices.FormatVersion = None,
+    strict: choices.Strict = False,
+    deep: choices.Deep = False,
+    column_mapping: choices.Mapping = "auto",
+    derive_partition_columns: choices.DerivePartitions = False,
+    former_names: choices.FormerNameChoice = "refuse",
+    type_map: choices.TypeMappings = None,
+    partition_timezone: choices.PartitionTimezone = "UTC",
+    iceberg_compat: choices.IcebergCompat = "none",
+    version: options.Version = None,
+    snapshot_id: options.SnapshotId = None,
+    ref: options.Ref = None,
+    as_of: options.AsOf = None,
+    relocate: options.Relocate = None,
+    json: options.Json = False,
+    verbose: options.Verbose = False,
+) -> None:
+    """What a conversion would do, and why.
+
+    What is shared, translated, rewritten and refused. Writes nothing.
+
+    Exit code 3 when the conversion would be refused.
+
+    \b
+    Example:
+      deltaberg plan warehouse/flights --to iceberg --format-version 2
+    """
+    from deltaberg import api
+    from deltaberg.cli.console import print_json, stdout
+
+    result = api.plan(
+        source,
+        to=to,
+        options=choices.conversion(
+            history=history,
+            format_version=format_version,
+            strict=strict,
+            deep=deep,
+            column_mapping=column_mapping,
+            derive_partition_columns=derive_partition_columns,
+            former_names=former_names,
+            type_map=type_map,
+            partition_timezone=partition_timezone,
+            iceberg_compat=iceberg_compat,
+        ),
+        **where(version=version, snapshot_id=snapshot_id, ref=ref, as_of=as_of, relocate=relocate),
+    )
+    if json:
+        print_json(result.to_json())
+    else:
+        show(result, stdout())
+    if result.refused:
+        print(f"deltaberg: {refusal(result)}", file=sys.stderr)
+        raise typer.Exit(Unsupported.exit_code)
+
+
+def show(result: Plan, out: Console) -> None:
+    """From what to what, the files in numbers, then one block for each finding, the gravest first."""
+    from rich.text import Text
+
+    from deltaberg.cli.console import count, deletes, facts, plural, size
+
+    out.print(Text.assemble((f"{table_name(result.source)}", "bold"), " → ", (f"{table_name(result.target)}", "bold")))
+    out.print(
+        facts(
+            {
+                "source": str(result.source.get("location", "")),
+                "target": str(result.target.get("location") or ""),
+                "files": f"{plural(result.files, 'data file')}, {size(result.bytes)}, {plural(result.rows, 'row')}",
+                "shared": f"{count(result.shared_files)} as they are",
+                "rewritten": count(result.rewritten_files),
+                "deletes": deletes(result.deletes) or "none",
+                **details(result.target),
+            }
+        )
+    )
+    items = sorted(result.items, key=lambda item: _ORDER.index(item.severity))
+    if not items:
+        out.print(Text("  nothing to report: everything is carried exactly", style="green"))
+    for item in items:
+        touched = f"  ({plural(item.files, 'file')})" if item.files else ""
+        out.print()
+        out.print(
+            Text.assemble(
+                (f"{item.severity:8}", _STYLES[item.severity]), (item.code, "bold"), f"  {item.what}{touched}"
+            )
+        )
+        out.print(Text(f"        {item.reason}"), soft_wrap=False)
+        if item.remedy:
+            out.print(Text(f"        {item.remedy}", style="dim"))
+
+
+def table_name(side: dict[str, Any]) -> str:
+    """``Delta version 4``, ``Iceberg snapshot 77``, ``Iceberg v2``."""
+    name = _NAMES.get(str(side.get("format")), str(side.get("format")))
+    for key, word in (("version", "version "), ("snapshot_id", "snapshot "), ("format_version", "v")):
+        if side.get(key) is not None:
+            return f"{name} {word}{side[key]}"
+    return name
+
+
+def details(target: dict[str, Any]) -> dict[str, str]:
+    """What was chosen for the target, in words."""
+    shown = {}
+    for key, value in target.items():
+        if key in {"format", "location", "version", "snapshot_id", "format_version"} or value in (None, "", [], {}):
+            continue
+        shown[key.replace("_", " ")] = ", ".join(map(str, value)) if isinstance(value, (list, tuple)) else str(value)
+    return shown
+
+
+def refusal(result: Plan) -> str:
+    """One line that names what stands in the way."""
+    refused = [item for item in result.items if item.severity == "refuse"]
+    named = "; ".join(f"{item.code} ({item.what}): {item.reason}" for item in refused[:3])
+    rest = f"; and {len(refused) - 3} more" if len(refused) > 3 else ""
+    return f"Cannot convert {result.source.get('location', 'the table')} as asked: {named}{rest}"

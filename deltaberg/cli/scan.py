@@ -1,0 +1,131 @@
+"""``deltaberg scan``: the rows of a table."""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from deltaberg.cli import options
+from deltaberg.cli.selection import where
+
+if TYPE_CHECKING:
+    from deltaberg.table_scan import TableScan
+
+ROWS_ON_SCREEN = 20
+
+Out = Annotated[str | None, typer.Option("--out", help="Write all rows to this Parquet file.", metavar="F.parquet")]
+Limit = Annotated[
+    int | None,
+    typer.Option("--limit", help=f"At most N rows; on the screen {ROWS_ON_SCREEN} unless given.", metavar="N", min=0),
+]
+Columns = Annotated[str | None, typer.Option("--columns", help="Only these columns, by name.", metavar="A,B")]
+
+
+def scan(
+    table: options.Table,
+    out: Out = None,
+    limit: Limit = None,
+    columns: Columns = None,
+    version: options.Version = None,
+    snapshot_id: options.SnapshotId = None,
+    ref: options.Ref = None,
+    as_of: options.AsOf = None,
+    relocate: options.Relocate = None,
+    format: options.Format = None,
+    json: options.Json = False,
+    verbose: options.Verbose = False,
+) -> None:
+    """The rows, deletes applied.
+
+    They come in no particular order. Variant is written as JSON text, geometry and geography as WKB, uuid as 16 bytes.
+
+    \b
+    Example:
+      deltaberg scan warehouse/flights --columns origin,dest --out flights.parquet
+    """
+    from deltaberg import api
+
+    wanted = limit if limit is not None or out is not None or json else ROWS_ON_SCREEN + 1
+    selected = api.scan(
+        table,
+        columns=None if columns is None else column_names(columns),
+        limit=wanted,
+        **where(version=version, snapshot_id=snapshot_id, ref=ref, as_of=as_of, relocate=relocate, format=format),
+    )
+    if out is not None:
+        write(selected, out, json=json)
+    elif json:
+        write_json(selected)
+    else:
+        show(selected, at_most=limit)
+
+
+def column_names(text: str) -> tuple[str, ...]:
+    """The names in ``a,b``; a name that holds a comma is quoted as in CSV: ``a,"b,c"``."""
+    import csv
+
+    return tuple(next(csv.reader([text], skipinitialspace=True), ()))
+
+
+def write(selected: TableScan, out: str, *, json: bool) -> None:
+    """Stream all rows into a Parquet file and say how many there were."""
+    from deltaberg.cli.console import plural, print_json
+    from deltaberg.cli.progress import ProgressBar
+    from deltaberg.storage import absolute_location, open_storage
+
+    location = absolute_location(out)
+    with ProgressBar("scan") as bar:
+        rows = selected.write_parquet(location, open_storage(), progress=lambda done: bar("rows", done, 0))
+    if json:
+        print_json({**selected.describe(), "out": location, "row_count": rows})
+    else:
+        print(f"{plural(rows, 'row')} written to {out}")
+
+
+def write_json(selected: TableScan) -> None:
+    """The document of ``TableScan.to_json``, row by row, so that memory does not grow with the table."""
+    import json
+
+    from deltaberg.row_json import row_objects
+
+    head = json.dumps(selected.describe(), indent=2, ensure_ascii=False)
+    sys.stdout.write(head[: head.rindex("\n}")] + ',\n  "rows": [')
+    separator = "\n    "
+    for batch in selected.batches():
+        for row in row_objects(batch):
+            sys.stdout.write(separator + json.dumps(row, ensure_ascii=False, allow_nan=False))
+            separator = ",\n    "
+    sys.stdout.write("\n  ]\n}\n" if separator.startswith(",") else "]\n}\n")
+
+
+def show(selected: TableScan, *, at_most: int | None) -> None:
+    """Rows on the screen: a table, and whether there are more."""
+    import pyarrow.types as pt
+
+    from deltaberg.cli.console import grid, plural, stdout
+    from deltaberg.row_json import row_objects
+
+    numbers = [
+        c.name for c in selected.schema if pt.is_integer(c.type) or pt.is_floating(c.type) or pt.is_decimal(c.type)
+    ]
+    table = grid(*selected.schema.names, right=tuple(numbers))
+    rows = [row for batch in selected.batches() for row in row_objects(batch)]
+    shown = rows if at_most is not None else rows[:ROWS_ON_SCREEN]
+    for row in shown:
+        table.add_row(*(cell(value) for value in row.values()))
+    stdout().print(table)
+    if len(shown) < len(rows):
+        print(f"the first {plural(len(shown), 'row')}; --limit N shows N, --out F.parquet writes all", file=sys.stderr)
+    else:
+        print(plural(len(shown), "row"), file=sys.stderr)
+
+
+def cell(value: object) -> str:
+    """A value of ``row_json`` as it stands in a table."""
+    if isinstance(value, str):
+        return value
+    import json
+
+    return json.dumps(value, ensure_ascii=False)

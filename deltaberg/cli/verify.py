@@ -1,0 +1,92 @@
+"""``deltaberg verify``: whether two tables are equal."""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from deltaberg.cli import options
+from deltaberg.cli.selection import where
+from deltaberg.errors import VerificationFailed
+
+if TYPE_CHECKING:
+    from deltaberg.migrate.verify import VerifyReport
+
+TargetTable = Annotated[str, typer.Argument(help="The table made from it.", metavar="TARGET", show_default=False)]
+Rows = Annotated[bool, typer.Option("--rows", help="Compare the content too, row for row.")]
+Bounds = Annotated[bool, typer.Option("--bounds", help="Check the statistics against the data files.")]
+TargetFormat = Annotated[
+    options.FormatName | None,
+    typer.Option("--to", help="The target's format, where a folder holds both.", metavar="iceberg|delta"),
+]
+
+
+def verify(
+    source: options.SourceTable,
+    target: TargetTable,
+    rows: Rows = False,
+    bounds: Bounds = False,
+    to: TargetFormat = None,
+    version: options.Version = None,
+    snapshot_id: options.SnapshotId = None,
+    ref: options.Ref = None,
+    as_of: options.AsOf = None,
+    relocate: options.Relocate = None,
+    json: options.Json = False,
+    verbose: options.Verbose = False,
+) -> None:
+    """Whether two tables are equal.
+
+    Schema, files, counts and bounds are compared; with --rows the content too.
+
+    Exit code 4 when they differ.
+
+    \b
+    Example:
+      deltaberg verify warehouse/flights warehouse/flights/_iceberg --rows
+    """
+    from deltaberg import api
+    from deltaberg.cli.console import print_json
+
+    report = api.verify(
+        source,
+        target,
+        to=to,
+        rows=rows,
+        bounds=bounds,
+        **where(version=version, snapshot_id=snapshot_id, ref=ref, as_of=as_of, relocate=relocate),
+    )
+    if json:
+        print_json(report.to_json())
+    else:
+        show(report)
+    if not report.equal:
+        print(f"deltaberg: {difference(report)}", file=sys.stderr)
+        raise typer.Exit(VerificationFailed.exit_code)
+
+
+def show(report: VerifyReport) -> None:
+    """One line a check, and what differs below it."""
+    from rich.text import Text
+
+    from deltaberg.cli.console import stdout
+
+    out = stdout()
+    width = max((len(check.name) for check in report.checks), default=0)
+    for check in report.checks:
+        mark = ("equal ", "green") if check.equal else ("DIFFER", "bold red")
+        out.print(Text.assemble("  ", mark, f"  {check.name:{width}}  ", (f"{check.compared:,} compared", "dim")))
+        for line in check.differences:
+            out.print(Text(f"            {line}"))
+
+
+def difference(report: VerifyReport) -> str:
+    """One line that names the checks that failed and the first difference."""
+    failed = [check for check in report.checks if not check.equal]
+    first = next((line for check in failed for line in check.differences), "")
+    return (
+        f"{report.source.get('location')} and {report.target.get('location')} differ in {', '.join(c.name for c in failed)}"
+        + (f": {first}" if first else "")
+    )
