@@ -1,0 +1,82 @@
+"""Table properties: what is carried, what is kept under a prefix, what is left out.
+
+A property of one format means nothing in the other but by accident (``gc.enabled`` and the like), so nothing keeps
+its bare name except a property that no engine of the target gives a meaning to. Prefixes undo themselves on the way back.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Final
+
+from deltaberg.translate.codes import SECRET_PROPERTY
+from deltaberg.translate.findings import Finding
+
+OWN_PREFIX: Final = "deltaberg."
+"""Properties that deltaberg writes about its own work; never carried on."""
+
+_FROM_ICEBERG: Final = "iceberg."
+_FROM_DELTA: Final = "delta."
+
+_ICEBERG_MEANINGS: Final = re.compile(
+    r"(write|read|commit|history|gc|schema|format|engine|client|table|manifest|metadata|encryption|compatibility|"
+    r"format-version|created-at|owner|uuid|snapshot-count|current-.*|default-.*|sort-order|iceberg|app-id)([.\-].*)?"
+)
+_SECRET: Final = re.compile(
+    r"(^|[._\-])(password|passwd|secret|token|credentials?|private[._\-]?key|access[._\-]?key|account[._\-]?key|"
+    r"sas|api[._\-]?key|session[._\-]?key|client[._\-]?secret|secret[._\-]?access[._\-]?key)([._\-]|$)|"
+    r"password|secret|credential|accesskey|privatekey",
+    re.IGNORECASE,
+)
+_SECRET_VALUE: Final = re.compile(r"://[^/\s:@]+:[^/\s@]+@|\bAKIA[0-9A-Z]{16}\b|-----BEGIN [A-Z ]*PRIVATE KEY")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PropertyTranslation:
+    """properties: the target's; findings: those left out."""
+
+    properties: Mapping[str, str] = field(default_factory=dict)
+    findings: tuple[Finding, ...] = ()
+
+
+def is_secret(key: str, value: str) -> bool:
+    """Whether a property looks like a credential: by its name, or by a value that holds one."""
+    return _SECRET.search(key) is not None or _SECRET_VALUE.search(value) is not None
+
+
+def delta_to_iceberg_properties(configuration: Mapping[str, str]) -> PropertyTranslation:
+    """``delta.*`` stays as it is; what came from Iceberg once gets its name back; the rest keeps its name unless
+    Iceberg gives it a meaning (then ``delta.user.<name>``)."""
+    result: dict[str, str] = {}
+    findings: list[Finding] = []
+    for key, value in configuration.items():
+        if key.startswith(OWN_PREFIX):
+            continue
+        if is_secret(key, value):
+            findings.append(Finding(code=SECRET_PROPERTY, what=key))
+        elif key.startswith(_FROM_ICEBERG):
+            result[key.removeprefix(_FROM_ICEBERG)] = value
+        elif not key.startswith(_FROM_DELTA) and _ICEBERG_MEANINGS.fullmatch(key):
+            result[f"{_FROM_DELTA}user.{key}"] = value
+        else:
+            result[key] = value
+    return PropertyTranslation(properties=result, findings=tuple(findings))
+
+
+def iceberg_to_delta_properties(properties: Mapping[str, str]) -> PropertyTranslation:
+    """Everything under ``iceberg.``, but ``delta.user.<name>`` gets its name back: no property of an Iceberg table
+    may switch on a Delta feature by its name."""
+    result: dict[str, str] = {}
+    findings: list[Finding] = []
+    for key, value in properties.items():
+        if key.startswith(OWN_PREFIX) or key == "schema.name-mapping.default":
+            continue
+        if is_secret(key, value):
+            findings.append(Finding(code=SECRET_PROPERTY, what=key))
+        elif key.startswith(f"{_FROM_DELTA}user."):
+            result[key.removeprefix(f"{_FROM_DELTA}user.")] = value
+        else:
+            result[f"{_FROM_ICEBERG}{key}"] = value
+    return PropertyTranslation(properties=result, findings=tuple(findings))
