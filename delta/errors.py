@@ -1,11 +1,11 @@
 """What can go wrong with a Delta table.
 
-    DeltaError                           exit 1   root of this package
-    ├── UnsupportedDeltaFeature          exit 3   a table feature, type or format that is refused by name
-    ├── CorruptLog                       exit 1   the log contradicts itself or the protocol, or part of it is missing
-    ├── VersionNotFound                  exit 2   no such version, or its log was cleaned up
-    ├── NotADeltaTable                   exit 1   no ``_delta_log`` with a commit or checkpoint in it
-    └── DeltaConflict                    exit 5   another writer committed what this commit builds on
+DeltaError                           exit 1   root of this package
+├── UnsupportedDeltaFeature          exit 3   a table feature, type or format that is refused by name
+├── CorruptLog                       exit 1   the log contradicts itself or the protocol, or part of it is missing
+├── VersionNotFound                  exit 2   no such version, or its log was cleaned up
+├── NotADeltaTable                   exit 1   no ``_delta_log`` with a commit or checkpoint in it
+└── DeltaConflict                    exit 5   another writer committed what this commit builds on
 """
 
 from __future__ import annotations

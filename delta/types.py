@@ -286,11 +286,16 @@ _NAME_OF: Mapping[type, str] = {
     StructType: "struct",
 }
 # Spark's own spelling of void before it got a name, and of a decimal without parameters.
-_ALIASES: Mapping[str, PrimitiveType] = {"null": VoidType(), "decimal": DecimalType(precision=10, scale=0), "int": IntegerType()}
+_ALIASES: Mapping[str, PrimitiveType] = {
+    "null": VoidType(),
+    "decimal": DecimalType(precision=10, scale=0),
+    "int": IntegerType(),
+}
 _INTERVALS = frozenset(
-    ("year", "month", "year to month")
-    + ("day", "hour", "minute", "second")
-    + ("day to hour", "day to minute", "day to second", "hour to minute", "hour to second", "minute to second")
+    f"{start} to {end}" if start != end else start
+    for units in (("year", "month"), ("day", "hour", "minute", "second"))
+    for position, start in enumerate(units)
+    for end in units[position:]
 )
 
 
