@@ -10,36 +10,46 @@ A path is the tuple of physical names that leads to a field; list elements are `
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from typing import Final, TypeAlias
 
 from deltaberg.delta import types as delta
+from deltaberg.delta.column_mapping import COLUMN_ID, NESTED_IDS, PHYSICAL_NAME, ColumnMapping, MappingMode
 
 Path: TypeAlias = tuple[str, ...]
 
-ID_KEY: Final = "delta.columnMapping.id"
-PHYSICAL_NAME_KEY: Final = "delta.columnMapping.physicalName"
-NESTED_IDS_KEY: Final = "delta.columnMapping.nested.ids"
+_MAPPING_KEYS: Final = frozenset({COLUMN_ID, PHYSICAL_NAME, NESTED_IDS})
 
 
 def physical_name(field: delta.StructField) -> str:
     """The name a field has in data files and statistics."""
-    name = field.metadata.get(PHYSICAL_NAME_KEY)
+    name = field.metadata.get(PHYSICAL_NAME)
     return name if isinstance(name, str) else field.name
 
 
-def declared_ids(schema: delta.StructType) -> dict[Path, int]:
-    """The ids that the schema itself states, nested ones included; empty without column mapping."""
+def mapped_schema(mapping: ColumnMapping) -> delta.StructType:
+    """The table's schema, its fields' mapping metadata only where the mode gives it a meaning.
+
+    A table that gave up column mapping keeps the metadata and must not be read by it.
+    """
+    if mapping.mode is not MappingMode.NONE:
+        return mapping.schema
+    stripped = _without_mapping(mapping.schema)
+    assert isinstance(stripped, delta.StructType)
+    return stripped
+
+
+def declared_ids(mapping: ColumnMapping) -> dict[Path, int]:
+    """The ids that the table itself states, nested ones included; empty in mode none."""
+    if mapping.mode is MappingMode.NONE:
+        return {}
     found: dict[Path, int] = {}
-    for path, field in _struct_fields(schema, ()):
-        field_id = field.metadata.get(ID_KEY)
-        if isinstance(field_id, int):
+    for path, field in _struct_fields(mapping.schema, ()):
+        field_id = mapping.column_id(field)
+        if field_id is not None:
             found[path] = field_id
-        nested = field.metadata.get(NESTED_IDS_KEY)
-        if isinstance(nested, Mapping):
-            for key, nested_id in nested.items():
-                steps = str(key).removeprefix(path[-1]).removeprefix(".")
-                if steps and isinstance(nested_id, int):
-                    found[(*path, *steps.split("."))] = nested_id
+        for steps, nested_id in mapping.nested_ids(field).items():
+            found[(*path, *steps.split("."))] = nested_id
     return found
 
 
@@ -58,6 +68,27 @@ def assigned_ids(schema: delta.StructType, *, known: Mapping[Path, int], first_f
             field_id, free = free, free + 1
         result[path] = field_id
     return result
+
+
+def _without_mapping(kind: delta.DeltaType) -> delta.DeltaType:
+    match kind:
+        case delta.StructType(fields=fields):
+            return delta.StructType(
+                fields=tuple(
+                    replace(
+                        each,
+                        type=_without_mapping(each.type),
+                        metadata={key: value for key, value in each.metadata.items() if key not in _MAPPING_KEYS},
+                    )
+                    for each in fields
+                )
+            )
+        case delta.ArrayType(element_type=element):
+            return replace(kind, element_type=_without_mapping(element))
+        case delta.MapType(key_type=key, value_type=value):
+            return replace(kind, key_type=_without_mapping(key), value_type=_without_mapping(value))
+        case _:
+            return kind
 
 
 def _parts(kind: delta.DeltaType, path: Path) -> Iterator[tuple[Path, delta.DeltaType]]:

@@ -8,20 +8,19 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Final, Literal
+from typing import Final
 
 from deltaberg.delta import types as delta
+from deltaberg.delta.column_mapping import COLUMN_ID, NESTED_IDS, PHYSICAL_NAME, MappingMode
 from deltaberg.delta.schema import type_to_json as delta_type_to_json
 from deltaberg.iceberg import types as ice
 from deltaberg.iceberg.schema import Schema
 from deltaberg.translate import codes
-from deltaberg.translate.field_ids import ID_KEY, NESTED_IDS_KEY, PHYSICAL_NAME_KEY, Path, physical_name
-from deltaberg.translate.findings import Code, Finding
+from deltaberg.translate.field_ids import Path, physical_name
+from deltaberg.translate.findings import Code, Finding, Severity
 from deltaberg.translate.sql_literal import LiteralError, delta_to_iceberg_default, iceberg_to_delta_default
 from deltaberg.translate.type_changes import TYPE_CHANGES_KEY, TypeChange
 from deltaberg.translate.types import TYPE_MAPPINGS, delta_to_iceberg_type, iceberg_to_delta_type, mappable_name
-
-MappingMode = Literal["none", "name", "id"]
 
 DEFAULT_KEY: Final = "CURRENT_DEFAULT"
 _CHAR_KEY: Final = "__CHAR_VARCHAR_TYPE_STRING"
@@ -96,7 +95,7 @@ def delta_to_iceberg_schema(
     """
     visitor = _ToIceberg(ids=ids, format_version=format_version)
     fields = visitor.struct(schema, (), (), in_collection=False)
-    if not fields and not any(finding.code.severity == "refuse" for finding in visitor.findings):
+    if not fields and not any(finding.code.severity is Severity.REFUSE for finding in visitor.findings):
         visitor.findings.append(Finding(code=codes.NO_COLUMNS, what="schema"))
     return IcebergSchemaTranslation(
         schema=Schema(schema_id=schema_id, fields=fields),
@@ -273,18 +272,22 @@ class _ToDelta:
         self._check_names(fields, names)
         result = []
         for column in fields:
-            physical = self.physical_names.get(column.field_id, column.name) if self.mode != "none" else column.name
+            physical = (
+                self.physical_names.get(column.field_id, column.name)
+                if self.mode is not MappingMode.NONE
+                else column.name
+            )
             holder = _Holder(physical_name=physical)
             target = self._type(column, (*path, physical), (*names, column.name), in_collection, holder)
             metadata: dict[str, object] = {}
             if column.doc is not None:
                 metadata["comment"] = column.doc
             self._default(column, names, metadata)
-            if self.mode != "none":
-                metadata[ID_KEY] = column.field_id
-                metadata[PHYSICAL_NAME_KEY] = physical
+            if self.mode is not MappingMode.NONE:
+                metadata[COLUMN_ID] = column.field_id
+                metadata[PHYSICAL_NAME] = physical
                 if holder.nested_ids:
-                    metadata[NESTED_IDS_KEY] = holder.nested_ids
+                    metadata[NESTED_IDS] = holder.nested_ids
             if holder.changes:
                 metadata[TYPE_CHANGES_KEY] = holder.changes
             nullable = not column.required or isinstance(target, delta.VoidType)
