@@ -1,1 +1,19 @@
-"""Data files that both formats share: Parquet read by field id or by name, exactly."""
+"""Reading data files exactly: the columns that a table declares out of those that a file has."""
+
+from deltaberg.datafile.errors import DataFileError
+from deltaberg.datafile.file_schema import FileField, MappedField, file_fields
+from deltaberg.datafile.parquet import POSITION_COLUMN, ParquetSource
+from deltaberg.datafile.projection import Match, Projection, ReadField, project
+
+__all__ = [
+    "POSITION_COLUMN",
+    "DataFileError",
+    "FileField",
+    "MappedField",
+    "Match",
+    "ParquetSource",
+    "Projection",
+    "ReadField",
+    "file_fields",
+    "project",
+]
