@@ -1,0 +1,137 @@
+"""Live files, batch by batch: ``add`` actions (ADD_SCHEMA) and data files (DATA_FILE_SCHEMA) into each other.
+
+Delta: "Add File". Iceberg: "Data File Fields". What needs a storage (locations) or a decision (partition values,
+deletion vectors) is given as arrays aligned with the batch.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from deltaberg.delta.add_file import DELETION_VECTOR, STRING_MAP
+from deltaberg.iceberg.data_file import ADDED, DATA, data_file_schema
+from deltaberg.translate.schema import LeafPair
+from deltaberg.translate.statistics import delta_to_iceberg_metrics, iceberg_to_delta_stats
+
+_URI_SAFE = frozenset("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_.~!$&'()*+,;=:@/")
+
+
+def delta_to_iceberg_files(
+    adds: pa.RecordBatch,
+    *,
+    locations: pa.Array,
+    record_counts: pa.Array,
+    partition: pa.StructArray,
+    leaves: Iterable[LeafPair],
+    spec_id: int,
+    lineage: pa.Array | None = None,
+) -> pa.RecordBatch:
+    """Data files of status ADDED.
+
+    locations: where the files are. record_counts: physical rows. partition: the typed tuple of every file.
+    lineage: for which files row ids and commit versions are carried (bool); None carries none.
+    """
+    rows = adds.num_rows
+    metrics = delta_to_iceberg_metrics(adds.column("stats"), leaves, record_counts=record_counts)
+    no_long = pa.nulls(rows, pa.int64())
+    first_row_id = sequence_number = no_long
+    if lineage is not None:
+        first_row_id = pc.if_else(lineage, adds.column("base_row_id"), pa.scalar(None, pa.int64()))
+        sequence_number = pc.if_else(lineage, adds.column("default_row_commit_version"), pa.scalar(None, pa.int64()))
+    columns = {
+        "status": pa.repeat(pa.scalar(ADDED, pa.int32()), rows),
+        "sequence_number": sequence_number,
+        "content": pa.repeat(pa.scalar(DATA, pa.int32()), rows),
+        "file_path": locations,
+        "file_format": pa.repeat(pa.scalar("parquet"), rows),
+        "spec_id": pa.repeat(pa.scalar(spec_id, pa.int32()), rows),
+        "partition": partition,
+        "record_count": record_counts,
+        "file_size_in_bytes": adds.column("size"),
+        "value_counts": metrics.value_counts,
+        "null_value_counts": metrics.null_value_counts,
+        "lower_bounds": metrics.lower_bounds,
+        "upper_bounds": metrics.upper_bounds,
+        "first_row_id": first_row_id,
+    }
+    return _batch(columns, data_file_schema(partition.type), rows)
+
+
+def iceberg_to_delta_adds(
+    files: pa.RecordBatch,
+    *,
+    paths: pa.Array,
+    partition_values: pa.StructArray,
+    modification_times: pa.Array,
+    leaves: Iterable[LeafPair],
+    deletion_vectors: pa.StructArray | None = None,
+    lineage: bool = False,
+) -> pa.RecordBatch:
+    """``add`` actions.
+
+    paths: as logged (``encode_paths``). partition_values: texts by physical name. modification_times: milliseconds.
+    deletion_vectors: ADD_SCHEMA's structs, null for files without deletes. lineage: whether row ids are carried.
+    """
+    rows = files.num_rows
+    stats = iceberg_to_delta_stats(files, leaves)
+    no_long = pa.nulls(rows, pa.int64())
+    columns = {
+        "path": paths,
+        "partition_values": partition_values,
+        "size": files.column("file_size_in_bytes"),
+        "modification_time": modification_times,
+        "data_change": pa.repeat(pa.scalar(True), rows),
+        "stats": stats,
+        "deletion_vector": deletion_vectors if deletion_vectors is not None else pa.nulls(rows, DELETION_VECTOR),
+        "base_row_id": files.column("first_row_id") if lineage else no_long,
+        "default_row_commit_version": files.column("sequence_number") if lineage else no_long,
+        "clustering_provider": pa.nulls(rows, pa.string()),
+        "tags": pa.nulls(rows, STRING_MAP),
+    }
+    return pa.RecordBatch.from_arrays(list(columns.values()), names=list(columns))
+
+
+def encode_paths(locations: pa.Array, table_root: str) -> pa.Array:
+    """``add.path`` of locations: relative to the table's folder where they are below it, else absolute; URI-encoded.
+
+    A local absolute path stays without scheme: DuckDB takes ``file:`` paths for relative ones.
+    """
+    folder = table_root if table_root.endswith("/") else f"{table_root}/"
+    below = pc.starts_with(locations, folder)
+    relative = pc.if_else(below, pc.utf8_slice_codeunits(locations, len(folder)), locations)
+    return _protect_colon(encode_uri(relative), below)
+
+
+def encode_uri(texts: pa.Array) -> pa.Array:
+    """Percent-encoding of everything that a URI's path may not hold; non-ASCII letters stay, as Spark leaves them.
+
+    ``%`` itself is encoded, so decoding gives the text back whatever it holds.
+    """
+    result = texts
+    for char in sorted(_special_characters(texts), key=lambda each: each != "%"):
+        result = pc.replace_substring(result, char, f"%{ord(char):02X}")
+    return result
+
+
+def _special_characters(texts: pa.Array) -> set[str]:
+    """The distinct ASCII characters of all texts that a URI's path may not hold."""
+    if not len(texts):
+        return set()
+    data = np.frombuffer(b"".join(buffer for buffer in texts.buffers()[2:] if buffer is not None), np.uint8)
+    present = np.flatnonzero(np.bincount(data, minlength=256)[:128])
+    return {chr(code) for code in present} - _URI_SAFE
+
+
+def _protect_colon(paths: pa.Array, relative: pa.Array) -> pa.Array:
+    """A relative path whose first segment holds a colon would be read as a scheme."""
+    risky = pc.and_(relative, pc.match_substring_regex(paths, r"^[^/]*:"))
+    return pc.if_else(risky, pc.replace_substring(paths, ":", "%3A"), paths)
+
+
+def _batch(columns: dict[str, pa.Array], schema: pa.Schema, rows: int) -> pa.RecordBatch:
+    arrays = [columns[field.name] if field.name in columns else pa.nulls(rows, field.type) for field in schema]
+    return pa.RecordBatch.from_arrays(arrays, schema=schema)

@@ -1,0 +1,223 @@
+"""Partitioning both ways.
+
+Delta: partition columns hold the column's own value, one set for the whole table. Iceberg: "Partitioning", where every
+file keeps the spec it was written with. Only identity transforms over columns correspond to partition columns; the
+columns of all other transforms stay ordinary ones, which changes no rows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from deltaberg.delta import types as delta
+from deltaberg.iceberg import types as ice
+from deltaberg.iceberg.partition_spec import FIRST_PARTITION_FIELD_ID, PartitionField, PartitionSpec
+from deltaberg.iceberg.schema import Schema
+from deltaberg.iceberg.transforms import (
+    DayTransform,
+    HourTransform,
+    IdentityTransform,
+    MonthTransform,
+    TruncateTransform,
+    VoidTransform,
+    YearTransform,
+)
+from deltaberg.translate import codes
+from deltaberg.translate.findings import Finding
+
+_UNPARTITIONABLE_IN_DELTA: Final = (ice.BinaryType, ice.UnknownType, ice.VariantType)
+
+
+def delta_to_iceberg_spec(partition_columns: Sequence[str], schema: Schema, *, spec_id: int = 0) -> PartitionSpec:
+    """One identity field a partition column, in the table's order, named like the column."""
+    fields = []
+    for position, name in enumerate(partition_columns):
+        column = next(each for each in schema.fields if each.name == name)
+        fields.append(
+            PartitionField(
+                source_ids=(column.field_id,),
+                field_id=FIRST_PARTITION_FIELD_ID + position,
+                name=name,
+                transform=IdentityTransform(),
+            )
+        )
+    return PartitionSpec(spec_id=spec_id, fields=tuple(fields))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PartitionColumn:
+    """An identity field that becomes a Delta partition column.
+
+    field_ids: by spec id, the partition field that holds the value in files of that spec.
+    """
+
+    source_id: int
+    name: str
+    type: ice.Type
+    field_names: Mapping[int, str]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DerivedColumn:
+    """A generated Delta column that repeats a transform of another column.
+
+    expression: SQL over the source column; the values in the log come from Iceberg's partition tuples.
+    """
+
+    name: str
+    type: delta.DeltaType
+    expression: str
+    transform: str
+    source_id: int
+    field_names: Mapping[int, str]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeltaPartitioning:
+    """columns: in the order of the default spec."""
+
+    columns: tuple[PartitionColumn, ...]
+    findings: tuple[Finding, ...]
+
+
+def iceberg_to_delta_partitioning(
+    live_specs: Iterable[PartitionSpec],
+    schema: Schema,
+    *,
+    empty_strings: frozenset[int] = frozenset(),
+    unmappable: frozenset[int] = frozenset(),
+) -> DeltaPartitioning:
+    """The identity fields that the specs of all live files share, as partition columns.
+
+    empty_strings: source ids of which some live file has the empty string as value, which a Delta log states as null.
+    unmappable: source ids whose column gets another type.
+    """
+    specs = tuple(live_specs)
+    findings: list[Finding] = []
+    if len(specs) > 1:
+        detail = "; ".join(f"spec {spec.spec_id}: {_spec_text(spec, schema)}" for spec in specs)
+        findings.append(Finding(code=codes.PARTITION_EVOLUTION, what="partition specs", detail=detail))
+    columns: list[PartitionColumn] = []
+    for field in _fields_in_order(specs):
+        text = field_text(field, schema)
+        obstacle = _obstacle(field, schema, specs, empty_strings, unmappable)
+        if obstacle is not None:
+            findings.append(Finding(code=codes.PARTITION_FIELD_KEPT, what=text, detail=obstacle))
+            continue
+        column = schema.find(field.source_id)
+        assert column is not None
+        names = {spec.spec_id: _identity_of(spec, field.source_id) for spec in specs}
+        columns.append(
+            PartitionColumn(
+                source_id=field.source_id,
+                name=column.name,
+                type=column.type,
+                field_names={spec_id: name for spec_id, name in names.items() if name is not None},
+            )
+        )
+    return DeltaPartitioning(columns=tuple(columns), findings=tuple(findings))
+
+
+def field_text(field: PartitionField, schema: Schema) -> str:
+    """``day(ts)``, ``bucket[16](id)``, ``category``: a partition field as a person would write it."""
+    source = schema.full_name(field.source_id) if schema.find(field.source_id) is not None else f"#{field.source_id}"
+    return source if isinstance(field.transform, IdentityTransform) else f"{field.transform}({source})"
+
+
+def derived_column(field: PartitionField, schema: Schema, taken: frozenset[str]) -> DerivedColumn | None:
+    """The generated column that repeats a time or truncate transform exactly; None where no expression does.
+
+    The expressions mean the same whatever the session's time zone: instants are not converted to civil time by it.
+    """
+    column = schema.find(field.source_id)
+    if column is None or schema.parent_id(field.source_id) is not None:
+        return None
+    quoted = f"`{column.name.replace('`', '``')}`"
+    found = _expression(field, column.type, quoted)
+    if found is None:
+        return None
+    kind, expression, suffix = found
+    name = f"{column.name}_{suffix}"
+    while name.lower() in taken:
+        name = f"{name}_"
+    return DerivedColumn(
+        name=name,
+        type=kind,
+        expression=expression,
+        transform=field_text(field, schema),
+        source_id=field.source_id,
+        field_names={},
+    )
+
+
+def _expression(field: PartitionField, kind: ice.Type, column: str) -> tuple[delta.DeltaType, str, str] | None:
+    civil = isinstance(kind, (ice.DateType, ice.TimestampType))
+    match field.transform:
+        case YearTransform() if civil:
+            return delta.IntegerType(), f"YEAR({column})", "year"
+        case MonthTransform() if civil:
+            return delta.IntegerType(), f"YEAR({column}) * 12 + MONTH({column}) - 1", "month"
+        case DayTransform() if civil:
+            return delta.DateType(), f"CAST({column} AS DATE)", "day"
+        case HourTransform() if isinstance(kind, ice.TimestampType):
+            return delta.TimestampNtzType(), f"DATE_TRUNC('HOUR', {column})", "hour"
+        case DayTransform() if isinstance(kind, ice.TimestamptzType):
+            return delta.LongType(), f"FLOOR(UNIX_MICROS({column}) / 86400000000)", "day"
+        case HourTransform() if isinstance(kind, ice.TimestamptzType):
+            return delta.LongType(), f"FLOOR(UNIX_MICROS({column}) / 3600000000)", "hour"
+        case TruncateTransform(width=width) if isinstance(kind, (ice.IntegerType, ice.LongType)):
+            target = delta.IntegerType() if isinstance(kind, ice.IntegerType) else delta.LongType()
+            return target, f"{column} - PMOD({column}, {width})", "trunc"
+        case TruncateTransform(width=width) if isinstance(kind, ice.StringType):
+            return delta.StringType(), f"SUBSTRING({column}, 1, {width})", "trunc"
+        case _:
+            return None
+
+
+def _obstacle(
+    field: PartitionField,
+    schema: Schema,
+    specs: Sequence[PartitionSpec],
+    empty_strings: frozenset[int],
+    unmappable: frozenset[int],
+) -> str | None:
+    """Why a partition field cannot be a Delta partition column; None where it can."""
+    if not isinstance(field.transform, IdentityTransform):
+        return "Delta partitions by plain values only"
+    column = schema.find(field.source_id)
+    if column is None:
+        return "its source column was dropped"
+    if schema.parent_id(field.source_id) is not None:
+        return "its source column is nested"
+    if isinstance(column.type, _UNPARTITIONABLE_IN_DELTA):
+        return f"a Delta log cannot state every {ice.type_name(column.type)} value"
+    if field.source_id in unmappable:
+        return "its source column gets another type"
+    if field.source_id in empty_strings:
+        return "a value is the empty string, which a Delta log states as null"
+    missing = [spec.spec_id for spec in specs if _identity_of(spec, field.source_id) is None]
+    return f"files of spec {missing[0]} are not partitioned by it" if missing else None
+
+
+def _identity_of(spec: PartitionSpec, source_id: int) -> str | None:
+    for field in spec.fields:
+        if field.source_id == source_id and isinstance(field.transform, IdentityTransform):
+            return field.name
+    return None
+
+
+def _fields_in_order(specs: Sequence[PartitionSpec]) -> list[PartitionField]:
+    """Every distinct field of the specs, void ones left out, newest spec first."""
+    found: dict[tuple[int, str], PartitionField] = {}
+    for spec in sorted(specs, key=lambda each: -each.spec_id):
+        for field in spec.fields:
+            if not isinstance(field.transform, VoidTransform):
+                found.setdefault((field.source_id, str(field.transform)), field)
+    return list(found.values())
+
+
+def _spec_text(spec: PartitionSpec, schema: Schema) -> str:
+    fields = [field_text(field, schema) for field in spec.fields if not isinstance(field.transform, VoidTransform)]
+    return ", ".join(fields) or "unpartitioned"
