@@ -108,6 +108,14 @@ def _hash_run(data: Bytes, starts: Ints, lengths: Ints) -> Hashes:
     return result
 
 
+def _hash_decimals(words: npt.NDArray[np.uint64]) -> Hashes:
+    """The hash of 128-bit values, as their shortest big-endian bytes."""
+    result = np.zeros(len(words), np.uint32)
+    for start in range(0, len(words), _RUN):
+        result[start : start + _RUN] = _hash_run(*minimal_big_endian(words[start : start + _RUN]))
+    return result
+
+
 def _binary_spans(array: pa.Array) -> tuple[Bytes, Ints, Ints]:
     """The bytes of a binary or string array, with starts and lengths (0 for null)."""
     kind = array.type
@@ -115,7 +123,7 @@ def _binary_spans(array: pa.Array) -> tuple[Bytes, Ints, Ints]:
         width = kind.byte_width
         buffer = array.buffers()[1]
         data = np.frombuffer(buffer, np.uint8) if buffer is not None else np.zeros(0, np.uint8)
-        starts = (np.arange(len(array), dtype=np.int64) + array.offset) * width
+        starts: Ints = (np.arange(len(array), dtype=np.int64) + array.offset) * width
         return data, starts, np.full(len(array), width, np.int64)
     if not (pa.types.is_large_binary(kind) or pa.types.is_large_string(kind)):
         kind = pa.binary() if pa.types.is_binary_view(kind) else kind
@@ -126,8 +134,8 @@ def _binary_spans(array: pa.Array) -> tuple[Bytes, Ints, Ints]:
     if offset_buffer is None or len(array) == 0:
         return data, np.zeros(len(array), np.int64), np.zeros(len(array), np.int64)
     wide = pa.types.is_large_binary(kind) or pa.types.is_large_string(kind)
-    offsets = np.frombuffer(offset_buffer, np.int64 if wide else np.int32)
-    offsets = offsets[array.offset : array.offset + len(array) + 1].astype(np.int64)
+    every_offset = np.frombuffer(offset_buffer, "<i8" if wide else "<i4")
+    offsets: Ints = every_offset[array.offset : array.offset + len(array) + 1].astype(np.int64)
     return data, offsets[:-1], np.diff(offsets)
 
 
@@ -150,7 +158,7 @@ def hash_array(array: pa.Array) -> Hashes:
         values = _integers(array, "<i8")
         return hash_longs(values if kind.unit == "us" else np.floor_divide(values, 1000))
     if pa.types.is_decimal(kind):
-        return hash_spans(*minimal_big_endian(decimal_words(array)))
+        return _hash_decimals(decimal_words(array))
     if (
         pa.types.is_fixed_size_binary(kind)
         or pa.types.is_binary(kind)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from deltaberg.iceberg.json_object import JsonObject, reject
+from deltaberg.iceberg.json_object import JsonObject, rejected
 
 _METADATA_KEYS = ("encrypted-key-metadata", "key-metadata")
 _BY_KEYS = ("encrypted-by-id", "encrypted-by-id-metadata")
@@ -39,7 +39,7 @@ class EncryptionKey:
         node = JsonObject(value, path)
         metadata_key = next((key for key in _METADATA_KEYS if node.has(key)), None)
         if metadata_key is None:
-            reject(node.at(_METADATA_KEYS[0]), "the encrypted key", None)
+            raise rejected(node.at(_METADATA_KEYS[0]), "the encrypted key", None)
         by_key = next((key for key in _BY_KEYS if node.has(key)), _BY_KEYS[0])
         return cls(
             key_id=node.text("key-id"),

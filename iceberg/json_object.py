@@ -28,9 +28,9 @@ def shown(value: object) -> str:
     return text if len(text) <= _SHOWN else f"{text[:_SHOWN]}..."
 
 
-def reject(path: str, expected: str, found: object) -> NoReturn:
-    """Raise CorruptMetadata for the value at a JSON path."""
-    raise CorruptMetadata(
+def rejected(path: str, expected: str, found: object) -> CorruptMetadata:
+    """The error to raise for the value at a JSON path."""
+    return CorruptMetadata(
         f"Cannot read {path}: expected {expected}, found {shown(found)}; the metadata is corrupt", field=path
     )
 
@@ -38,9 +38,9 @@ def reject(path: str, expected: str, found: object) -> NoReturn:
 def as_int(value: object, path: str, *, low: int = _INT_MIN, high: int = _INT_MAX) -> int:
     """A JSON integer within bounds (32-bit by default)."""
     if isinstance(value, bool) or not isinstance(value, int):
-        reject(path, "an integer", value)
+        raise rejected(path, "an integer", value)
     if not low <= value <= high:
-        reject(path, f"an integer from {low} to {high}", value)
+        raise rejected(path, f"an integer from {low} to {high}", value)
     return value
 
 
@@ -52,25 +52,25 @@ def as_long(value: object, path: str, *, low: int = _LONG_MIN) -> int:
 def as_text(value: object, path: str) -> str:
     """A JSON string that is valid Unicode (no lone surrogate)."""
     if not isinstance(value, str):
-        reject(path, "a string", value)
+        raise rejected(path, "a string", value)
     try:
         value.encode("utf-8")
-    except UnicodeEncodeError:
-        reject(path, "a string of valid Unicode", value)
+    except UnicodeEncodeError as error:
+        raise rejected(path, "a string of valid Unicode", value) from error
     return value
 
 
 def as_bool(value: object, path: str) -> bool:
     """A JSON boolean."""
     if not isinstance(value, bool):
-        reject(path, "true or false", value)
+        raise rejected(path, "true or false", value)
     return value
 
 
 def as_list(value: object, path: str) -> list[object]:
     """A JSON array."""
     if not isinstance(value, list):
-        reject(path, "a list", value)
+        raise rejected(path, "a list", value)
     return value
 
 
@@ -81,7 +81,7 @@ class JsonObject:
 
     def __init__(self, value: object, path: str = "$") -> None:
         if not isinstance(value, Mapping):
-            reject(path, "an object", value)
+            raise rejected(path, "an object", value)
         self.values: Mapping[str, object] = value
         self.path = path
 
@@ -103,11 +103,11 @@ class JsonObject:
             )
         return value
 
-    def int(self, key: str, *, low: int = _INT_MIN) -> int:
+    def integer(self, key: str, *, low: int = _INT_MIN) -> int:
         return as_int(self.raw(key), self.at(key), low=low)
 
-    def optional_int(self, key: str, *, low: int = _INT_MIN) -> int | None:
-        return self.int(key, low=low) if self.has(key) else None
+    def optional_integer(self, key: str, *, low: int = _INT_MIN) -> int | None:
+        return self.integer(key, low=low) if self.has(key) else None
 
     def long(self, key: str, *, low: int = _LONG_MIN) -> int:
         return as_long(self.raw(key), self.at(key), low=low)
@@ -121,10 +121,10 @@ class JsonObject:
     def optional_text(self, key: str) -> str | None:
         return self.text(key) if self.has(key) else None
 
-    def bool(self, key: str) -> bool:
+    def boolean(self, key: str) -> bool:
         return as_bool(self.raw(key), self.at(key))
 
-    def object(self, key: str) -> JsonObject:
+    def child(self, key: str) -> JsonObject:
         return JsonObject(self.raw(key), self.at(key))
 
     def items(self, key: str) -> Iterator[tuple[object, str]]:
@@ -138,7 +138,7 @@ class JsonObject:
         if self.has(key):
             yield from self.items(key)
 
-    def ints(self, key: str) -> tuple[int, ...]:
+    def integers(self, key: str) -> tuple[int, ...]:
         """The 32-bit integers of a list, none when it is absent."""
         return tuple(as_int(value, path) for value, path in self.optional_items(key))
 
@@ -146,7 +146,7 @@ class JsonObject:
         """A map from string to string, empty when absent."""
         if not self.has(key):
             return {}
-        entries = self.object(key)
+        entries = self.child(key)
         return {as_text(name, entries.path): entries.text(name) for name in entries.values}
 
     def extra(self, known: frozenset[str]) -> dict[str, object]:

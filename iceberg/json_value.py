@@ -14,7 +14,7 @@ import numpy as np
 import pyarrow as pa
 
 from deltaberg.iceberg.errors import InvalidIcebergRequest
-from deltaberg.iceberg.json_object import JsonObject, as_bool, as_int, as_list, as_long, as_text, reject
+from deltaberg.iceberg.json_object import JsonObject, as_bool, as_int, as_list, as_long, as_text, rejected
 from deltaberg.iceberg.types import (
     BinaryType,
     BooleanType,
@@ -59,52 +59,52 @@ _PER_SECOND = {"us": 1_000_000, "ns": 1_000_000_000}
 def _days(text: str, path: str) -> int:
     match = _DATE.fullmatch(text)
     if match is None:
-        reject(path, "an ISO 8601 date", text)
+        raise rejected(path, "an ISO 8601 date", text)
     year, month, day = int(match[1]), int(match[2]), int(match[3])
     if not (1 <= month <= 12 and 1 <= day <= 31):
-        reject(path, "an ISO 8601 date", text)
+        raise rejected(path, "an ISO 8601 date", text)
     first = np.datetime64(year - 1970, "Y").astype("datetime64[M]") + np.timedelta64(month - 1, "M")
     days = first.astype("datetime64[D]") + np.timedelta64(day - 1, "D")
     if days.astype("datetime64[M]") != first:
-        reject(path, "a day that the calendar has", text)
+        raise rejected(path, "a day that the calendar has", text)
     result = int((days - _EPOCH).astype(np.int64))
     if not -_INT_MAX - 1 <= result <= _INT_MAX:
-        reject(path, "a date within 32-bit days", text)
+        raise rejected(path, "a date within 32-bit days", text)
     return result
 
 
 def _clock(text: str, unit: str, path: str) -> int:
     match = _CLOCK.fullmatch(text)
     if match is None:
-        reject(path, "an ISO 8601 time", text)
+        raise rejected(path, "an ISO 8601 time", text)
     hour, minute, second = int(match[1]), int(match[2]), int(match[3] or 0)
     if hour > 23 or minute > 59 or second > 59:
-        reject(path, "an ISO 8601 time", text)
+        raise rejected(path, "an ISO 8601 time", text)
     digits = (match[4] or "").ljust(9, "0")
     fraction = int(digits) if unit == "ns" else int(digits[:6])
     if unit == "us" and digits[6:] != "000":
-        reject(path, "a time of microsecond precision", text)
+        raise rejected(path, "a time of microsecond precision", text)
     return (hour * 3600 + minute * 60 + second) * _PER_SECOND[unit] + fraction
 
 
 def _instant(text: str, unit: str, *, zoned: bool, path: str) -> int:
     offset = next((suffix for suffix in _UTC if text.endswith(suffix)), None)
     if zoned and offset is None:
-        reject(path, "a timestamp with the zone offset +00:00", text)
+        raise rejected(path, "a timestamp with the zone offset +00:00", text)
     local = text[: -len(offset)] if zoned and offset is not None else text
     day, separator, clock = local.partition("T")
     if not separator:
-        reject(path, "an ISO 8601 timestamp", text)
+        raise rejected(path, "an ISO 8601 timestamp", text)
     result = _days(day, path) * 86_400 * _PER_SECOND[unit] + _clock(clock, unit, path)
     if not -_LONG_MAX - 1 <= result <= _LONG_MAX:
-        reject(path, "a timestamp within 64 bits", text)
+        raise rejected(path, "a timestamp within 64 bits", text)
     return result
 
 
 def _bytes(value: object, path: str, length: int | None = None) -> bytes:
     text = as_text(value, path)
     if not _HEX.fullmatch(text) or (length is not None and len(text) != 2 * length):
-        reject(path, "hexadecimal digits" if length is None else f"{2 * length} hexadecimal digits", text)
+        raise rejected(path, "hexadecimal digits" if length is None else f"{2 * length} hexadecimal digits", text)
     return bytes.fromhex(text)
 
 
@@ -112,25 +112,25 @@ def _decimal(value: object, kind: DecimalType, path: str) -> Decimal:
     text = as_text(value, path)
     try:
         number = Decimal(text)
-    except InvalidOperation:
-        reject(path, f"a {type_name(kind)}", text)
+    except InvalidOperation as error:
+        raise rejected(path, f"a {type_name(kind)}", text) from error
     _, digits, exponent = number.as_tuple()
     if not isinstance(exponent, int) or exponent != -kind.scale or (number and len(digits) > kind.precision):
-        reject(path, f"a {type_name(kind)} with {kind.scale} digits after the point", text)
+        raise rejected(path, f"a {type_name(kind)} with {kind.scale} digits after the point", text)
     return number
 
 
 def _floating(value: object, path: str, *, single: bool) -> float:
     if isinstance(value, bool) or not isinstance(value, (int, float)):
-        reject(path, "a number", value)
+        raise rejected(path, "a number", value)
     try:
         number = float(value)
         if single:
             struct.pack("<f", number)
-    except OverflowError:
-        reject(path, f"a number within {'float' if single else 'double'}", value)
+    except OverflowError as error:
+        raise rejected(path, f"a number within {'float' if single else 'double'}", value) from error
     if not math.isfinite(number):
-        reject(path, "a finite number", value)
+        raise rejected(path, "a finite number", value)
     return number
 
 
@@ -173,7 +173,7 @@ def _plain(value: object, kind: Type, path: str) -> Any:
         case UuidType():
             text = as_text(value, path)
             if not _UUID.fullmatch(text):
-                reject(path, "a UUID", text)
+                raise rejected(path, "a UUID", text)
             return UUID(text).bytes
         case FixedType():
             return _bytes(value, path, kind.length)
@@ -184,23 +184,19 @@ def _plain(value: object, kind: Type, path: str) -> Any:
             known = {str(nested.field_id): nested for nested in kind.fields}
             for key in node.values:
                 if key not in known:
-                    reject(node.at(key), "the id of a field of the struct", key)
-            return {
-                part.name: _plain(node.values.get(key), part.type, node.at(key)) for key, part in known.items()
-            }
+                    raise rejected(node.at(key), "the id of a field of the struct", key)
+            return {part.name: _plain(node.values.get(key), part.type, node.at(key)) for key, part in known.items()}
         case ListType():
-            return [
-                _plain(item, kind.element.type, f"{path}[{at}]") for at, item in enumerate(as_list(value, path))
-            ]
+            return [_plain(item, kind.element.type, f"{path}[{at}]") for at, item in enumerate(as_list(value, path))]
         case MapType():
             node = JsonObject(value, path)
             keys = [_plain(item, kind.key.type, at) for item, at in node.items("keys")]
             values = [_plain(item, kind.value.type, at) for item, at in node.items("values")]
             if len(keys) != len(values) or None in keys:
-                reject(path, "as many keys (none null) as values", value)
+                raise rejected(path, "as many keys (none null) as values", value)
             return list(zip(keys, values, strict=True))
         case _:
-            reject(path, f"null (a {type_name(kind)} has no other default)", value)
+            raise rejected(path, f"null (a {type_name(kind)} has no other default)", value)
 
 
 def check_default(value: object, nested: NestedField, path: str) -> None:
@@ -211,10 +207,10 @@ def check_default(value: object, nested: NestedField, path: str) -> None:
     if value is None:
         return
     if isinstance(nested.type, (UnknownType, VariantType, GeometryType, GeographyType)):
-        reject(path, f"null (a {type_name(nested.type)} has no other default)", value)
+        raise rejected(path, f"null (a {type_name(nested.type)} has no other default)", value)
     if isinstance(nested.type, StructType):
         if value != {}:
-            reject(path, "null or {} (the fields of a struct carry their own defaults)", value)
+            raise rejected(path, "null or {} (the fields of a struct carry their own defaults)", value)
         return
     scalar_from_json(value, nested.type, path)
 
@@ -301,4 +297,3 @@ def scalar_to_json(scalar: pa.Scalar, kind: Type) -> object:
             }
         case _:
             raise InvalidIcebergRequest(f"Cannot write a {type_name(kind)} default: only null is allowed")
-

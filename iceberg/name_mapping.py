@@ -97,7 +97,7 @@ def _parse_level(value: object, path: str, depth: int) -> tuple[MappedField, ...
         result.append(
             MappedField(
                 names=names,
-                field_id=node.optional_int("field-id", low=0),
+                field_id=node.optional_integer("field-id", low=0),
                 fields=children,
                 extra=node.extra(_KEYS),
             )

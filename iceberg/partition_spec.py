@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 import pyarrow as pa
 
 from deltaberg.iceberg.errors import CorruptMetadata, InvalidIcebergRequest
-from deltaberg.iceberg.json_object import JsonObject, as_list, reject
+from deltaberg.iceberg.json_object import JsonObject, as_list, rejected
 from deltaberg.iceberg.schema import Schema, find_in
 from deltaberg.iceberg.transforms import (
     Transform,
@@ -76,7 +76,7 @@ class PartitionField:
         """Parse one field; version 1 may leave out ``field-id``."""
         node = JsonObject(value, path)
         transform, source_ids = parse_sources(node)
-        field_id = node.optional_int("field-id", low=0)
+        field_id = node.optional_integer("field-id", low=0)
         return cls(
             source_ids=source_ids,
             field_id=default_field_id if field_id is None else field_id,
@@ -93,13 +93,13 @@ def parse_sources(node: JsonObject) -> tuple[Transform, tuple[int, ...]]:
     """
     transform = parse_transform(node.raw("transform"), node.at("transform"))
     if node.has("source-ids"):
-        source_ids = node.ints("source-ids")
+        source_ids = node.integers("source-ids")
         if not source_ids:
-            reject(node.at("source-ids"), "at least one source column", [])
-        if node.has("source-id") and source_ids != (node.int("source-id"),):
-            reject(node.at("source-id"), "only one of source-id and source-ids", node.values.get("source-id"))
+            raise rejected(node.at("source-ids"), "at least one source column", [])
+        if node.has("source-id") and source_ids != (node.integer("source-id"),):
+            raise rejected(node.at("source-id"), "only one of source-id and source-ids", node.values.get("source-id"))
     else:
-        source_ids = (node.int("source-id"),)
+        source_ids = (node.integer("source-id"),)
     if len(source_ids) > 1 and not isinstance(transform, UnknownTransform):
         transform = UnknownTransform(text=str(transform))
     return transform, source_ids
@@ -119,7 +119,9 @@ class PartitionSpec:
         for what, values in (("field id", ids), ("name", names)):
             twice = next((value for position, value in enumerate(values) if value in values[:position]), None)
             if twice is not None:
-                raise InvalidIcebergRequest(f"Cannot use partition spec {self.spec_id}: the {what} {twice} occurs twice")
+                raise InvalidIcebergRequest(
+                    f"Cannot use partition spec {self.spec_id}: the {what} {twice} occurs twice"
+                )
 
     @property
     def is_unpartitioned(self) -> bool:
@@ -201,15 +203,13 @@ class PartitionSpec:
         """Parse a partition spec object. Raises CorruptMetadata."""
         node = JsonObject(value, path)
         fields = cls.from_fields_json(node.raw("fields"), node.at("fields"), spec_id=0).fields
-        return _build(path, node.int("spec-id", low=0), fields, node.extra(_KEYS))
+        return _build(path, node.integer("spec-id", low=0), fields, node.extra(_KEYS))
 
 
 UNPARTITIONED = PartitionSpec(spec_id=0)
 
 
-def _build(
-    path: str, spec_id: int, fields: tuple[PartitionField, ...], extra: Mapping[str, object]
-) -> PartitionSpec:
+def _build(path: str, spec_id: int, fields: tuple[PartitionField, ...], extra: Mapping[str, object]) -> PartitionSpec:
     try:
         return PartitionSpec(spec_id=spec_id, fields=fields, extra=extra)
     except InvalidIcebergRequest as error:

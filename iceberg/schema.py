@@ -105,7 +105,9 @@ class Schema:
 
     def leaves(self) -> tuple[NestedField, ...]:
         """Fields without parts (primitives and variants), at any depth, in declaration order."""
-        return tuple(nested for nested in walk(self.fields) if not isinstance(nested.type, (StructType, ListType, MapType)))
+        return tuple(
+            nested for nested in walk(self.fields) if not isinstance(nested.type, (StructType, ListType, MapType))
+        )
 
     def all_fields(self) -> tuple[NestedField, ...]:
         """Every field at any depth, parents first."""
@@ -143,12 +145,12 @@ class Schema:
         kind = node.optional_text("type")
         if kind not in (None, "struct"):
             raise CorruptMetadata(f'Cannot read {node.at("type")}: expected "struct", found "{kind}"', field=path)
-        schema_id = node.optional_int("schema-id")
+        schema_id = node.optional_integer("schema-id")
         try:
             schema = cls(
                 schema_id=default_schema_id if schema_id is None else schema_id,
                 fields=parse_struct_fields(node),
-                identifier_field_ids=node.ints("identifier-field-ids"),
+                identifier_field_ids=node.integers("identifier-field-ids"),
                 extra=node.extra(_KEYS),
             )
         except InvalidIcebergRequest as error:

@@ -76,7 +76,11 @@ class _Spans:
     __slots__ = ("data", "lengths", "size", "starts", "valid")
 
     def __init__(self, array: pa.Array) -> None:
-        if pa.types.is_fixed_size_binary(array.type) or pa.types.is_binary(array.type) or pa.types.is_string(array.type):
+        if (
+            pa.types.is_fixed_size_binary(array.type)
+            or pa.types.is_binary(array.type)
+            or pa.types.is_string(array.type)
+        ):
             array = array.cast(pa.large_binary())
         offsets = np.frombuffer(array.buffers()[1] or b"\0" * 8, dtype=np.int64)
         offsets = offsets[array.offset : array.offset + len(array) + 1] if len(array) else np.zeros(1, np.int64)
@@ -293,7 +297,7 @@ def minimal_big_endian(words: npt.NDArray[np.uint64]) -> tuple[Bytes, Ints, Ints
 
 
 def _encode_decimal(array: pa.Array, valid: Bools) -> pa.Array:
-    buffer, starts, lengths = minimal_big_endian(decimal_words(array))
+    buffer, _, lengths = minimal_big_endian(decimal_words(array))
     lengths = np.where(valid, lengths, 0)
     offsets = np.zeros(len(valid) + 1, np.int64)
     np.cumsum(lengths, out=offsets[1:])

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import Enum
 
-from deltaberg.iceberg.json_object import JsonObject, as_text, reject
+from deltaberg.iceberg.json_object import JsonObject, as_text, rejected
 
 OPERATION = "operation"
 _KEYS = frozenset(
@@ -92,18 +92,16 @@ class Snapshot:
         """Parse a snapshot object of any version. Raises CorruptMetadata."""
         node = JsonObject(value, path)
         manifest_list = node.optional_text("manifest-list")
-        manifests = (
-            tuple(as_text(item, at) for item, at in node.items("manifests")) if node.has("manifests") else None
-        )
+        manifests = tuple(as_text(item, at) for item, at in node.items("manifests")) if node.has("manifests") else None
         if manifest_list is None and manifests is None:
-            reject(node.at("manifest-list"), "a manifest list (or, in version 1, a list of manifests)", None)
+            raise rejected(node.at("manifest-list"), "a manifest list (or, in version 1, a list of manifests)", None)
         first_row_id = node.optional_long("first-row-id", low=0)
         added_rows = node.optional_long("added-rows", low=0)
         if first_row_id is not None and added_rows is None:
-            reject(node.at("added-rows"), "a row count, which must stand beside first-row-id", None)
+            raise rejected(node.at("added-rows"), "a row count, which must stand beside first-row-id", None)
         summary = node.text_map("summary")
         if node.has("summary") and OPERATION not in summary:
-            reject(node.at("summary"), "a summary with an operation", summary)
+            raise rejected(node.at("summary"), "a summary with an operation", summary)
         return cls(
             snapshot_id=node.long("snapshot-id"),
             timestamp_ms=node.long("timestamp-ms"),
@@ -112,7 +110,7 @@ class Snapshot:
             manifest_list=manifest_list,
             manifests=None if manifest_list is not None else manifests,
             summary=summary,
-            schema_id=node.optional_int("schema-id"),
+            schema_id=node.optional_integer("schema-id"),
             first_row_id=first_row_id,
             added_rows=added_rows,
             key_id=node.optional_text("key-id"),

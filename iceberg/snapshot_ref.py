@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from enum import Enum
 
 from deltaberg.iceberg.errors import InvalidIcebergRequest
-from deltaberg.iceberg.json_object import JsonObject, reject
+from deltaberg.iceberg.json_object import JsonObject, rejected
 
 MAIN_BRANCH = "main"
 _KEYS = frozenset({"snapshot-id", "type", "min-snapshots-to-keep", "max-snapshot-age-ms", "max-ref-age-ms"})
@@ -58,11 +58,11 @@ class SnapshotRef:
         node = JsonObject(value, path)
         kind = node.text("type")
         if kind not in ("branch", "tag"):
-            reject(node.at("type"), '"branch" or "tag"', kind)
+            raise rejected(node.at("type"), '"branch" or "tag"', kind)
         return cls(
             snapshot_id=node.long("snapshot-id"),
             type=RefType(kind),
-            min_snapshots_to_keep=node.optional_int("min-snapshots-to-keep"),
+            min_snapshots_to_keep=node.optional_integer("min-snapshots-to-keep"),
             max_snapshot_age_ms=node.optional_long("max-snapshot-age-ms"),
             max_ref_age_ms=node.optional_long("max-ref-age-ms"),
             extra=node.extra(_KEYS),

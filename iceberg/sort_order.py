@@ -5,14 +5,16 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import Enum
+from typing import TypeVar
 
 from deltaberg.iceberg.errors import InvalidIcebergRequest
-from deltaberg.iceberg.json_object import JsonObject, reject
+from deltaberg.iceberg.json_object import JsonObject, rejected
 from deltaberg.iceberg.partition_spec import parse_sources
 from deltaberg.iceberg.schema import Schema
 from deltaberg.iceberg.transforms import Transform, UnknownTransform, check_transform
 
 _KEYS = frozenset({"order-id", "fields"})
+_E = TypeVar("_E", bound=Enum)
 _FIELD_KEYS = frozenset({"transform", "source-id", "source-ids", "direction", "null-order"})
 
 
@@ -110,7 +112,7 @@ class SortOrder:
         """Parse a sort order object. Raises CorruptMetadata."""
         node = JsonObject(value, path)
         return cls(
-            order_id=node.int("order-id", low=0),
+            order_id=node.integer("order-id", low=0),
             fields=tuple(SortField.from_json(item, at) for item, at in node.items("fields")),
             extra=node.extra(_KEYS),
         )
@@ -119,9 +121,10 @@ class SortOrder:
 UNSORTED = SortOrder(order_id=0)
 
 
-def _choice(choices: type, node: JsonObject, key: str):  # type: ignore[no-untyped-def]
+def _choice(choices: type[_E], node: JsonObject, key: str) -> _E:
     text = node.text(key)
     try:
         return choices(text)
-    except ValueError:
-        reject(node.at(key), "one of " + ", ".join(repr(item.value) for item in choices), text)
+    except ValueError as error:
+        expected = "one of " + ", ".join(repr(item.value) for item in choices)
+        raise rejected(node.at(key), expected, text) from error

@@ -53,7 +53,7 @@ class StatisticsBlob:
             type=node.text("type"),
             snapshot_id=node.long("snapshot-id"),
             sequence_number=node.long("sequence-number"),
-            fields=node.ints("fields"),
+            fields=node.integers("fields"),
             properties=node.text_map("properties"),
             extra=node.extra(_BLOB_KEYS),
         )

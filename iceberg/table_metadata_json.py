@@ -11,7 +11,7 @@ from uuid import UUID
 
 from deltaberg.iceberg.encryption_key import EncryptionKey
 from deltaberg.iceberg.errors import CorruptMetadata, InvalidIcebergRequest, UnsupportedIcebergFeature, corrupt_context
-from deltaberg.iceberg.json_object import JsonObject, parse_json, reject
+from deltaberg.iceberg.json_object import JsonObject, parse_json, rejected
 from deltaberg.iceberg.location import has_scheme, relativize_location, resolve_location
 from deltaberg.iceberg.partition_spec import FIRST_PARTITION_FIELD_ID, PartitionSpec
 from deltaberg.iceberg.schema import Schema
@@ -99,27 +99,27 @@ def _inflate(data: bytes) -> bytes:
 def metadata_from_json(value: object, *, table_location: str | None = None) -> TableMetadata:
     """Table metadata from a parsed JSON document. Raises CorruptMetadata, UnsupportedIcebergFeature."""
     node = JsonObject(value)
-    version = node.int("format-version")
+    version = node.integer("format-version")
     if version > MAX_FORMAT_VERSION:
         raise UnsupportedIcebergFeature(
             f"Cannot read format version {version}: versions 1 to {MAX_FORMAT_VERSION} are known",
             feature=f"format-version {version}",
         )
     if version < 1:
-        reject(node.at("format-version"), f"a version from 1 to {MAX_FORMAT_VERSION}", version)
+        raise rejected(node.at("format-version"), f"a version from 1 to {MAX_FORMAT_VERSION}", version)
     location, stored = _location(node, version, table_location)
     schemas, current_schema_id = _schemas(node, version)
     specs, default_spec_id = _specs(node, version)
     orders, default_order_id = _sort_orders(node, version)
     current = node.optional_long("current-snapshot-id")
     current = None if current == _NO_SNAPSHOT else current
-    last_partition_id = _required_from(2, version, node, "last-partition-id", node.optional_int)
+    last_partition_id = _required_from(2, version, node, "last-partition-id", node.optional_integer)
     metadata = TableMetadata(
         format_version=version,
         table_uuid=_uuid(node, version),
         location=location,
         last_updated_ms=node.long("last-updated-ms"),
-        last_column_id=node.int("last-column-id", low=0),
+        last_column_id=node.integer("last-column-id", low=0),
         schemas=schemas,
         current_schema_id=current_schema_id,
         partition_specs=specs,
@@ -132,7 +132,8 @@ def metadata_from_json(value: object, *, table_location: str | None = None) -> T
         last_sequence_number=(
             0
             if version == 1
-            else _required_from(2, version, node, "last-sequence-number", lambda key: node.optional_long(key, low=0)) or 0
+            else _required_from(2, version, node, "last-sequence-number", lambda key: node.optional_long(key, low=0))
+            or 0
         ),
         properties=node.text_map("properties"),
         current_snapshot_id=current,
@@ -146,11 +147,7 @@ def metadata_from_json(value: object, *, table_location: str | None = None) -> T
         partition_statistics=tuple(
             PartitionStatisticsFile.from_json(item, at) for item, at in node.optional_items("partition-statistics")
         ),
-        next_row_id=(
-            _required_from(3, version, node, "next-row-id", lambda key: node.optional_long(key, low=0))
-            if version >= 3
-            else None
-        ),
+        next_row_id=_next_row_id(node, version),
         encryption_keys=tuple(EncryptionKey.from_json(item, at) for item, at in node.optional_items("encryption-keys")),
         stores_location=stored,
         extra=node.extra(_KEYS),
@@ -159,9 +156,7 @@ def metadata_from_json(value: object, *, table_location: str | None = None) -> T
     return _resolved(metadata) if version >= 4 else metadata
 
 
-def _required_from(
-    since: int, version: int, node: JsonObject, key: str, read: Callable[[str], _T | None]
-) -> _T | None:
+def _required_from(since: int, version: int, node: JsonObject, key: str, read: Callable[[str], _T | None]) -> _T | None:
     """An optional field that a version made required."""
     value = read(key)
     if value is None and version >= since:
@@ -173,7 +168,7 @@ def _location(node: JsonObject, version: int, table_location: str | None) -> tup
     if version < 4 or node.has("location"):
         location = node.text("location")
         if version >= 4 and not has_scheme(location):
-            reject(node.at("location"), "an absolute location (with a URI scheme)", location)
+            raise rejected(node.at("location"), "an absolute location (with a URI scheme)", location)
         return location, True
     if table_location is None:
         raise CorruptMetadata(
@@ -188,15 +183,24 @@ def _uuid(node: JsonObject, version: int) -> str | None:
     if text is not None:
         try:
             UUID(text)
-        except ValueError:
-            reject(node.at("table-uuid"), "a UUID", text)
+        except ValueError as error:
+            raise rejected(node.at("table-uuid"), "a UUID", text) from error
     return text
+
+
+def _next_row_id(node: JsonObject, version: int) -> int | None:
+    """Required from version 3 on; 0 where it is missing and no snapshot can have assigned a row id."""
+    if version < 3:
+        return None
+    if not node.has("next-row-id") and not any(True for _ in node.optional_items("snapshots")):
+        return 0
+    return node.long("next-row-id", low=0)
 
 
 def _schemas(node: JsonObject, version: int) -> tuple[tuple[Schema, ...], int]:
     if node.has("schemas"):
         schemas = tuple(_full_schema(item, at) for item, at in node.items("schemas"))
-        return schemas, node.int("current-schema-id")
+        return schemas, node.integer("current-schema-id")
     if version >= 2:
         node.raw("schemas")
     schema = Schema.from_json(node.raw("schema"), node.at("schema"))
@@ -211,7 +215,7 @@ def _full_schema(value: object, path: str) -> Schema:
 def _specs(node: JsonObject, version: int) -> tuple[tuple[PartitionSpec, ...], int]:
     if node.has("partition-specs"):
         specs = tuple(PartitionSpec.from_json(item, at) for item, at in node.items("partition-specs"))
-        return specs, node.int("default-spec-id")
+        return specs, node.integer("default-spec-id")
     if version >= 2:
         node.raw("partition-specs")
     spec = PartitionSpec.from_fields_json(node.raw("partition-spec"), node.at("partition-spec"), spec_id=0)
@@ -221,7 +225,7 @@ def _specs(node: JsonObject, version: int) -> tuple[tuple[PartitionSpec, ...], i
 def _sort_orders(node: JsonObject, version: int) -> tuple[tuple[SortOrder, ...], int]:
     if node.has("sort-orders"):
         orders = tuple(SortOrder.from_json(item, at) for item, at in node.items("sort-orders"))
-        return orders, node.int("default-sort-order-id")
+        return orders, node.integer("default-sort-order-id")
     if version >= 2:
         node.raw("sort-orders")
     return (UNSORTED,), UNSORTED.order_id
@@ -230,7 +234,7 @@ def _sort_orders(node: JsonObject, version: int) -> tuple[tuple[SortOrder, ...],
 def _refs(node: JsonObject) -> dict[str, SnapshotRef]:
     if not node.has("refs"):
         return {}
-    refs = node.object("refs")
+    refs = node.child("refs")
     return {name: SnapshotRef.from_json(refs.raw(name), refs.at(name)) for name in refs.values}
 
 
@@ -238,11 +242,11 @@ def _check_numbers(metadata: TableMetadata) -> None:
     """Counters that promise to be above every id in use."""
     highest = max((schema.highest_field_id for schema in metadata.schemas), default=0)
     if metadata.last_column_id < highest:
-        reject("$.last-column-id", f"at least {highest}, the highest field id", metadata.last_column_id)
+        raise rejected("$.last-column-id", f"at least {highest}, the highest field id", metadata.last_column_id)
     for position, snapshot in enumerate(metadata.snapshots):
         path = f"$.snapshots[{position}]"
         if metadata.format_version >= 2 and snapshot.sequence_number > metadata.last_sequence_number:
-            reject(
+            raise rejected(
                 f"{path}.sequence-number",
                 f"at most last-sequence-number {metadata.last_sequence_number}",
                 snapshot.sequence_number,
@@ -250,7 +254,7 @@ def _check_numbers(metadata: TableMetadata) -> None:
         if metadata.next_row_id is not None and snapshot.first_row_id is not None:
             end = snapshot.first_row_id + (snapshot.added_rows or 0)
             if end > metadata.next_row_id:
-                reject(f"{path}.first-row-id", f"row ids below next-row-id {metadata.next_row_id}", end)
+                raise rejected(f"{path}.first-row-id", f"row ids below next-row-id {metadata.next_row_id}", end)
 
 
 def _map_locations(metadata: TableMetadata, change: Callable[[str], str]) -> TableMetadata:
@@ -289,7 +293,9 @@ def metadata_to_json(metadata: TableMetadata) -> dict[str, object]:
         raise InvalidIcebergRequest(f"Cannot write version {version} metadata: the table has no UUID")
     if metadata.relative_locations:
         if version < 4:
-            raise InvalidIcebergRequest(f"Cannot write relative locations in version {version} metadata: version 4 adds them")
+            raise InvalidIcebergRequest(
+                f"Cannot write relative locations in version {version} metadata: version 4 adds them"
+            )
         metadata = _map_locations(metadata, lambda path: relativize_location(metadata.location, path))
     result: dict[str, object] = {"format-version": version}
     if metadata.table_uuid is not None:
@@ -326,4 +332,3 @@ def metadata_to_json(metadata: TableMetadata) -> dict[str, object]:
     result["snapshot-log"] = [entry.to_json() for entry in metadata.snapshot_log]
     result["metadata-log"] = [entry.to_json() for entry in metadata.metadata_log]
     return {**result, **metadata.extra}
-

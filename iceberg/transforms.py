@@ -16,7 +16,7 @@ import pyarrow.compute as pc
 
 from deltaberg.iceberg.bucket_hash import hash_array
 from deltaberg.iceberg.errors import InvalidIcebergRequest, UnsupportedIcebergFeature
-from deltaberg.iceberg.json_object import as_text, reject
+from deltaberg.iceberg.json_object import as_text, rejected
 from deltaberg.iceberg.single_value import decimal_words
 from deltaberg.iceberg.types import (
     BinaryType,
@@ -276,7 +276,7 @@ def parse_transform(value: object, path: str = "$") -> Transform:
         return UnknownTransform(text=text)
     number = int(match[2]) if len(match[2]) <= 10 else 0
     if not 1 <= number <= _MAX:
-        reject(path, f"a {match[1]} parameter from 1 to {_MAX}", text)
+        raise rejected(path, f"a {match[1]} parameter from 1 to {_MAX}", text)
     return BucketTransform(num_buckets=number) if match[1] == "bucket" else TruncateTransform(width=number)
 
 
@@ -286,8 +286,6 @@ def check_transform(transform: Transform, source: Type, name: str) -> None:
         raise InvalidIcebergRequest(
             f"Cannot use transform {transform} in partition field {name}: it is not defined for {type_name(source)}"
         )
-
-
 
 
 def _combined(array: pa.Array | pa.ChunkedArray) -> pa.Array:
@@ -322,7 +320,9 @@ def _int32(values: npt.NDArray[Any], source: pa.Array, kind: pa.DataType | None 
     if values.dtype != np.int32 and (narrow != values).any():
         valid = source.is_valid().to_numpy(zero_copy_only=False)
         if ((narrow != values) & valid).any():
-            raise InvalidIcebergRequest("Cannot apply a time transform: a value lies outside the 32-bit range of its result")
+            raise InvalidIcebergRequest(
+                "Cannot apply a time transform: a value lies outside the 32-bit range of its result"
+            )
     return _fixed_width(narrow, source, pa.int32() if kind is None else kind)
 
 
@@ -330,12 +330,14 @@ def _days(array: pa.Array, transform: Transform) -> npt.NDArray[Any]:
     if pa.types.is_date32(array.type):
         return _values(array, "<i4")
     if pa.types.is_timestamp(array.type):
-        return np.floor_divide(_values(array, "<i8"), 24 * _UNITS_PER_HOUR[array.type.unit])
+        days: npt.NDArray[np.int64] = np.floor_divide(_values(array, "<i8"), 24 * _UNITS_PER_HOUR[array.type.unit])
+        return days
     raise _refused(transform, array.type)
 
 
 def _calendar_units(days: npt.NDArray[Any], unit: str) -> npt.NDArray[np.int64]:
-    return days.astype("<i8").view("datetime64[D]").astype(f"datetime64[{unit}]").view("<i8")
+    units: npt.NDArray[np.int64] = days.astype("<i8").view("datetime64[D]").astype(f"datetime64[{unit}]").view("<i8")
+    return units
 
 
 def _truncate_decimal(array: pa.Array, width: int) -> pa.Array:
@@ -349,7 +351,12 @@ def _truncate_decimal(array: pa.Array, width: int) -> pa.Array:
         remainder = np.mod(low.view(np.int64), np.int64(width)).view(np.uint64)
     else:
         remainder = np.zeros(len(words), np.uint64)
-        for limb in (high >> np.uint64(32), high & np.uint64(_MAX * 2 + 1), low >> np.uint64(32), low & np.uint64(_MAX * 2 + 1)):
+        for limb in (
+            high >> np.uint64(32),
+            high & np.uint64(_MAX * 2 + 1),
+            low >> np.uint64(32),
+            low & np.uint64(_MAX * 2 + 1),
+        ):
             remainder = ((remainder << np.uint64(32)) | limb) % divisor
         # The words were read as unsigned: a negative value is 2**128 less.
         negative = (high >> np.uint64(63)) != 0

@@ -13,7 +13,7 @@ from typing import ClassVar, TypeAlias
 import pyarrow as pa
 
 from deltaberg.iceberg.errors import CorruptMetadata
-from deltaberg.iceberg.json_object import JsonObject, reject
+from deltaberg.iceberg.json_object import JsonObject, rejected
 
 MAX_DECIMAL_PRECISION = 38
 MAX_FIELD_ID = 2147483447
@@ -236,25 +236,25 @@ def _parse_text(text: str, path: str) -> Type:
     if match := _DECIMAL.fullmatch(text):
         precision, scale = int(match[1]), int(match[2])
         if not 1 <= precision <= MAX_DECIMAL_PRECISION or scale > precision:
-            reject(path, f"a decimal of 1 to {MAX_DECIMAL_PRECISION} digits whose scale fits in them", text)
+            raise rejected(path, f"a decimal of 1 to {MAX_DECIMAL_PRECISION} digits whose scale fits in them", text)
         return DecimalType(precision=precision, scale=scale)
     if match := _FIXED.fullmatch(text):
         length = int(match[1])
         if not 1 <= length < 2**31:
-            reject(path, "a fixed length from 1 to 2147483647", text)
+            raise rejected(path, "a fixed length from 1 to 2147483647", text)
         return FixedType(length=length)
     if match := _GEOMETRY.fullmatch(text):
         return GeometryType(crs=match[1])
     if match := _GEOGRAPHY.fullmatch(text):
         algorithm = (match[2] or "spherical").lower()
         if algorithm not in EDGE_ALGORITHMS:
-            reject(path, f"an edge-interpolation algorithm of {', '.join(EDGE_ALGORITHMS)}", text)
+            raise rejected(path, f"an edge-interpolation algorithm of {', '.join(EDGE_ALGORITHMS)}", text)
         return GeographyType(crs=match[1], algorithm=algorithm)
-    reject(path, "a type that the specification defines", text)
+    raise rejected(path, "a type that the specification defines", text)
 
 
 def _field_id(node: JsonObject, key: str) -> int:
-    return node.int(key, low=0)
+    return node.integer(key, low=0)
 
 
 def parse_struct_fields(node: JsonObject, depth: int = 0) -> tuple[NestedField, ...]:
@@ -266,7 +266,7 @@ def _parse_field(node: JsonObject, depth: int) -> NestedField:
     return NestedField(
         field_id=_field_id(node, "id"),
         name=node.text("name"),
-        required=node.bool("required"),
+        required=node.boolean("required"),
         type=parse_type(node.raw("type"), node.at("type"), depth + 1),
         doc=node.optional_text("doc"),
         initial_default=node.values.get("initial-default"),
@@ -289,7 +289,7 @@ def parse_type(value: object, path: str = "$", depth: int = 0) -> Type:
         element = NestedField(
             field_id=_field_id(node, "element-id"),
             name="element",
-            required=node.bool("element-required"),
+            required=node.boolean("element-required"),
             type=parse_type(node.raw("element"), node.at("element"), depth + 1),
         )
         return ListType(element=element, extra=node.extra(_LIST_KEYS))
@@ -303,11 +303,11 @@ def parse_type(value: object, path: str = "$", depth: int = 0) -> Type:
         item = NestedField(
             field_id=_field_id(node, "value-id"),
             name="value",
-            required=node.bool("value-required"),
+            required=node.boolean("value-required"),
             type=parse_type(node.raw("value"), node.at("value"), depth + 1),
         )
         return MapType(key=key, value=item, extra=node.extra(_MAP_KEYS))
-    reject(node.at("type"), '"struct", "list" or "map"', kind)
+    raise rejected(node.at("type"), '"struct", "list" or "map"', kind)
 
 
 def field_to_json(nested: NestedField) -> dict[str, object]:
