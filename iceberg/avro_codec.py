@@ -1,0 +1,129 @@
+"""The codecs of Avro's object container files: null, deflate, snappy, zstandard, bzip2, xz.
+
+Blocks come from other writers: none may expand beyond MAX_BLOCK_BYTES, whatever its header promises.
+"""
+
+from __future__ import annotations
+
+import bz2
+import lzma
+import zlib
+from typing import Any, Final
+
+import pyarrow as pa
+
+from deltaberg.iceberg.errors import CorruptMetadata, UnsupportedIcebergFeature
+
+_isal: Any
+try:
+    from isal import isal_zlib as _isal
+except ImportError:  # a platform without ISA-L: zlib is slower and makes the same format
+    _isal = None
+
+CODECS: Final = ("null", "deflate", "snappy", "zstandard", "bzip2", "xz")
+MAX_BLOCK_BYTES: Final = 1 << 30
+_RAW_DEFLATE: Final = -15
+_inflate: Any = _isal or zlib
+_INFLATE_ERRORS: tuple[type[Exception], ...] = (zlib.error, _inflate.error)
+
+
+def decompress(codec: str, block: bytes | memoryview) -> bytes:
+    """The bytes of one block. CorruptMetadata when it is damaged or too large, Unsupported for an unknown codec."""
+    if codec == "null":
+        return bytes(block)
+    if codec == "deflate":
+        return _stream(lambda: _inflate.decompressobj(_RAW_DEFLATE), block, codec, _INFLATE_ERRORS)
+    if codec == "snappy":
+        return _snappy(block)
+    if codec == "zstandard":
+        return _zstandard(block)
+    if codec == "bzip2":
+        return _stream(bz2.BZ2Decompressor, block, codec, (OSError, ValueError, EOFError))
+    if codec == "xz":
+        return _stream(lzma.LZMADecompressor, block, codec, (lzma.LZMAError, EOFError, MemoryError))
+    raise unknown_codec(codec)
+
+
+def compress(codec: str, block: bytes) -> bytes:
+    """One block, compressed. Deflate runs at ISA-L's level 1 (about five times zlib's speed) where it is there."""
+    if codec == "null":
+        return block
+    if codec == "deflate":
+        if _isal is not None:
+            return bytes(_isal.compress(block, 1, _RAW_DEFLATE))
+        deflater = zlib.compressobj(1, zlib.DEFLATED, _RAW_DEFLATE)
+        return deflater.compress(block) + deflater.flush()
+    if codec == "snappy":
+        return bytes(pa.Codec("snappy").compress(block, asbytes=True)) + zlib.crc32(block).to_bytes(4, "big")
+    if codec == "zstandard":
+        return bytes(pa.Codec("zstd").compress(block, asbytes=True))
+    if codec == "bzip2":
+        return bz2.compress(block)
+    if codec == "xz":
+        return lzma.compress(block)
+    raise unknown_codec(codec)
+
+
+def unknown_codec(codec: str) -> UnsupportedIcebergFeature:
+    """The error for a codec that the Avro specification does not have."""
+    return UnsupportedIcebergFeature(
+        f"Cannot read or write Avro blocks with codec {codec!r}: unknown (expected one of {', '.join(CODECS)})",
+        feature=f"avro codec {codec}",
+    )
+
+
+def _stream(make: Any, block: bytes | memoryview, codec: str, errors: tuple[type[Exception], ...]) -> bytes:
+    try:
+        stream = make()
+        data = stream.decompress(block, MAX_BLOCK_BYTES)
+        if not stream.eof:
+            # At the limit, or the input stopped before the end of the stream: one more byte tells them apart.
+            more = stream.decompress(b"", 1) if codec != "deflate" else stream.decompress(stream.unconsumed_tail, 1)
+            if more:
+                raise _too_large(codec)
+    except errors as error:
+        raise CorruptMetadata(f"Cannot decompress Avro block: {codec} data is damaged ({error})") from error
+    if not stream.eof:
+        raise CorruptMetadata(f"Cannot decompress Avro block: {codec} data ends too early")
+    return bytes(data)
+
+
+def _snappy(block: bytes | memoryview) -> bytes:
+    size, shift = 0, 0
+    for byte in bytes(block[:5]):
+        size |= (byte & 0x7F) << shift
+        shift += 7
+        if byte < 0x80:
+            break
+    # No snappy element makes more than 64 bytes out of 3.
+    if size > MAX_BLOCK_BYTES or size > len(block) * 32:
+        raise _too_large("snappy")
+    body, crc = bytes(block[:-4]), bytes(block[-4:])
+    try:
+        data = bytes(pa.Codec("snappy").decompress(body, size, asbytes=True)) if size else b""
+    except (pa.ArrowException, OSError) as error:
+        raise CorruptMetadata(f"Cannot decompress Avro block: snappy data is damaged ({error})") from error
+    if zlib.crc32(data).to_bytes(4, "big") != crc:
+        raise CorruptMetadata("Cannot decompress Avro block: snappy checksum does not match")
+    return data
+
+
+def _zstandard(block: bytes | memoryview) -> bytes:
+    parts, total = [], 0
+    try:
+        with pa.CompressedInputStream(pa.BufferReader(pa.py_buffer(block)), "zstd") as stream:
+            while chunk := stream.read(1 << 20):
+                parts.append(chunk)
+                total += len(chunk)
+                if total > MAX_BLOCK_BYTES:
+                    raise _too_large("zstandard")
+    except (pa.ArrowException, OSError) as error:
+        raise CorruptMetadata(f"Cannot decompress Avro block: zstandard data is damaged ({error})") from error
+    return b"".join(parts)
+
+
+def _too_large(codec: str) -> CorruptMetadata:
+    return CorruptMetadata(
+        f"Cannot decompress Avro block: {codec} data would exceed {MAX_BLOCK_BYTES} bytes "
+        "(expected blocks of at most that size); the file is damaged or hostile"
+    )

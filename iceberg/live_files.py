@@ -1,0 +1,46 @@
+"""The files of a snapshot as Arrow batches: what its manifests list and have not marked as deleted.
+
+One batch at a time is in memory, so that a table of any size streams.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from deltaberg.iceberg.data_file import DELETED
+from deltaberg.iceberg.manifest_list import ManifestContent, read_manifest_list
+from deltaberg.iceberg.manifest_reader import read_manifest
+from deltaberg.iceberg.snapshot import Snapshot
+from deltaberg.iceberg.table import Table
+
+
+def data_files(table: Table, snapshot: Snapshot | None) -> Iterator[pa.RecordBatch]:
+    """The live data files of a snapshot in ``data_file_schema``, manifest by manifest; none without a snapshot.
+
+    A batch belongs to one manifest, hence to one partition spec. Raises what ``read_manifest`` raises.
+    """
+    return _live(table, snapshot, ManifestContent.DATA)
+
+
+def delete_files(table: Table, snapshot: Snapshot | None) -> Iterator[pa.RecordBatch]:
+    """The same for delete files and deletion vectors."""
+    return _live(table, snapshot, ManifestContent.DELETES)
+
+
+def _live(table: Table, snapshot: Snapshot | None, content: ManifestContent) -> Iterator[pa.RecordBatch]:
+    if snapshot is None:
+        return
+    for manifest in read_manifest_list(table.storage, snapshot, table.metadata):
+        if manifest.content is not content:
+            continue
+        if manifest.added_files_count == 0 and manifest.existing_files_count == 0:
+            # Only deleted entries, and the list's counts are checked whenever a manifest is read.
+            continue
+        for batch in read_manifest(table.storage, manifest, table.metadata):
+            live = pc.not_equal(batch.column("status"), DELETED)
+            kept = batch.filter(live) if pc.any(pc.invert(live)).as_py() else batch
+            if kept.num_rows:
+                yield kept
