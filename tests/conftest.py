@@ -1,0 +1,149 @@
+"""What every test can ask for: the shared material, the command, and whether two tables hold the same rows."""
+
+from __future__ import annotations
+
+import datetime as dt
+import json
+import math
+import struct
+import uuid
+from collections import Counter
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+ROOT = Path(__file__).resolve().parent.parent
+
+
+@pytest.fixture(scope="session")
+def shared() -> Path:
+    """The folder of tables that other engines wrote, beside the repository; not part of a fresh clone."""
+    folder = ROOT.parent / "shared"
+    if not (folder / "corpus").is_dir():
+        pytest.skip("../shared is absent")
+    return folder
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Outcome:
+    """What a call of the command did."""
+
+    code: int
+    out: str
+    err: str
+
+    @property
+    def document(self) -> dict[str, Any]:
+        """The one JSON document of ``--json``."""
+        loaded = json.loads(self.out)
+        assert isinstance(loaded, dict)
+        return loaded
+
+
+Command = Callable[..., Outcome]
+
+
+@pytest.fixture
+def command(capfd: pytest.CaptureFixture[str]) -> Command:
+    """``command("scan", table, "--limit", 3)``: the deltaberg command, in this process."""
+    from deltaberg.cli.main import run
+    from deltaberg.cli.options import Invocation
+
+    def call(*arguments: object) -> Outcome:
+        capfd.readouterr()
+        code = run([str(argument) for argument in arguments], Invocation())
+        out, err = capfd.readouterr()
+        return Outcome(code=code, out=out, err=err)
+
+    return call
+
+
+Difference = Callable[..., str]
+
+
+@pytest.fixture(scope="session")
+def difference() -> Difference:
+    """``difference(got, wanted)``: '' when both tables hold the same rows as multisets, else what differs.
+
+    Values, nulls, NaN and column names count; row order, column order and Arrow's flavour of a type do not.
+    ``json_columns`` hold JSON text and are compared as JSON; ``signed_zero=True`` tells -0.0 from 0.0.
+    """
+    return _difference
+
+
+def _difference(
+    got: pa.Table, wanted: pa.Table, *, json_columns: tuple[str, ...] = (), signed_zero: bool = False
+) -> str:
+    if sorted(got.column_names) != sorted(wanted.column_names):
+        return f"columns {sorted(got.column_names)} instead of {sorted(wanted.column_names)}"
+    if got.num_rows != wanted.num_rows:
+        return f"{got.num_rows} rows instead of {wanted.num_rows}"
+    if not signed_zero and not json_columns and _equal_when_sorted(got, wanted):
+        return ""
+    left, right = (Counter(_rows(table, json_columns, signed_zero)) for table in (got, wanted))
+    if left == right:
+        return ""
+    return f"only got {list((left - right).elements())[:3]}; only wanted {list((right - left).elements())[:3]}"
+
+
+def _equal_when_sorted(got: pa.Table, wanted: pa.Table) -> bool:
+    """A quick yes for large flat tables of the same types; a no means nothing."""
+    names = sorted(wanted.column_names)
+    got, wanted = got.select(names), wanted.select(names)
+    if got.num_rows < 20_000 or any(pa.types.is_nested(field.type) for field in wanted.schema):
+        return False
+    try:
+        got = got.cast(wanted.schema)
+    except (pa.ArrowInvalid, pa.ArrowNotImplementedError, ValueError):
+        return False
+    order = [(name, "ascending") for name in names]
+    return got.sort_by(order).combine_chunks().equals(wanted.sort_by(order).combine_chunks())
+
+
+def _rows(table: pa.Table, json_columns: tuple[str, ...], signed_zero: bool) -> Iterator[str]:
+    names = sorted(table.column_names)
+    columns = []
+    for name in names:
+        values = table.column(name).to_pylist()
+        if name in json_columns:
+            values = [json.loads(value) if isinstance(value, str) else value for value in values]
+        columns.append([_canonical(value, signed_zero) for value in values])
+    for row in zip(*columns, strict=True):
+        yield json.dumps(row)
+
+
+def _canonical(value: Any, signed_zero: bool) -> Any:
+    match value:
+        case None | bool() | int() | str():
+            return value
+        case float() if math.isnan(value):
+            return ["float", "NaN"]
+        case float():
+            return ["float", struct.pack(">d", value if signed_zero else value + 0.0).hex()]
+        case bytes() | bytearray() | memoryview():
+            return ["bytes", bytes(value).hex()]
+        case uuid.UUID():
+            return ["bytes", value.bytes.hex()]
+        case Decimal():
+            return ["decimal", f"{value:f}".rstrip("0").rstrip(".") if "." in f"{value:f}" else f"{value:f}"]
+        case dt.datetime():
+            zone = "" if value.tzinfo is None else "Z"
+            plain = value if value.tzinfo is None else value.astimezone(dt.timezone.utc).replace(tzinfo=None)
+            return ["timestamp", plain.isoformat(timespec="microseconds") + zone]
+        case dt.date() | dt.time():
+            return ["date or time", value.isoformat()]
+        case dict():
+            return {key: _canonical(item, signed_zero) for key, item in sorted(value.items())}
+        case list() | tuple() if value and all(isinstance(item, tuple) and len(item) == 2 for item in value):
+            return [
+                "map",
+                sorted(json.dumps([_canonical(k, signed_zero), _canonical(v, signed_zero)]) for k, v in value),
+            ]
+        case list() | tuple():
+            return [_canonical(item, signed_zero) for item in value]
+    return str(value)

@@ -1,0 +1,170 @@
+"""Tables that other engines wrote, and engines in a process of their own that read what deltaberg wrote."""
+
+from __future__ import annotations
+
+import json
+import select
+import signal
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from types import FrameType
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+CORPUS = Path(__file__).resolve().parents[3] / "shared" / "corpus"
+EXPECTATIONS = Path(__file__).parent / "expectations.json"
+SECONDS_A_CASE = 120
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Case:
+    """One table of the corpus; ``name`` is ``delta/...`` or ``iceberg/...``."""
+
+    name: str
+    folder: Path
+    facts: dict[str, Any]
+
+    @property
+    def format(self) -> str:
+        return str(self.facts["format"])
+
+    @property
+    def table(self) -> Path:
+        folder = self.folder / "table"
+        return folder / self.facts["metadata"] if self.format == "iceberg" and self.facts.get("metadata") else folder
+
+    @property
+    def relocation(self) -> list[str]:
+        """The options that say where the table's files are now."""
+        moved = {}
+        if self.facts.get("location"):
+            moved[self.facts["location"]] = self.folder / "table"
+        for old, new in (self.facts.get("relocate") or {}).items():
+            moved[old] = self.folder / new
+        return [part for old, new in moved.items() for part in ("--relocate", f"{old}={new}")]
+
+    @property
+    def json_columns(self) -> tuple[str, ...]:
+        return tuple(self.facts.get("variant_as_json") or ())
+
+
+def cases() -> list[Case]:
+    return [
+        Case(
+            name=f"{file.parent.parent.name}/{file.parent.name}",
+            folder=file.parent,
+            facts=json.loads(file.read_text(encoding="utf-8")),
+        )
+        for file in sorted(CORPUS.glob("*/*/case.json"))
+    ]
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """``case``: every table. ``moment``: every table at every point whose rows are known. Without ../shared one test
+    is left, which skips."""
+    if "moment" in metafunc.fixturenames:
+        moments = [
+            (case, file.stem.removeprefix("expected_"))
+            for case in cases()
+            for file in sorted(case.folder.glob("expected_*.parquet"))
+        ]
+        metafunc.parametrize("moment", moments or [None], ids=lambda m: f"{m[0].name}@{m[1]}" if m else "absent")
+    elif "case" in metafunc.fixturenames:
+        metafunc.parametrize("case", cases() or [None], ids=lambda case: case.name if case else "absent")
+
+
+@pytest.fixture(scope="session")
+def expectations() -> dict[str, dict[str, dict[str, str]]]:
+    """``{"scan" | "convert": {case: {"outcome", "because"}}}``: the cases whose outcome is not ``equal``, and why."""
+    loaded: dict[str, dict[str, dict[str, str]]] = json.loads(EXPECTATIONS.read_text(encoding="utf-8"))
+    return loaded
+
+
+@pytest.fixture(autouse=True)
+def no_hang() -> Iterator[None]:
+    """A hostile table must not keep a test for ever."""
+
+    def ring(number: int, frame: FrameType | None) -> None:
+        pytest.fail(f"no answer after {SECONDS_A_CASE} seconds")
+
+    before = signal.signal(signal.SIGALRM, ring)
+    signal.alarm(SECONDS_A_CASE)
+    yield
+    signal.alarm(0)
+    signal.signal(signal.SIGALRM, before)
+
+
+Oracle = Callable[[str, Path], pa.Table | str]
+
+# Runs the shared reader's functions for one request after another: an engine takes a second to load and may abort its process.
+SERVER = """
+import importlib.util, json, sys
+import pyarrow.parquet as pq
+spec = importlib.util.spec_from_file_location("oracle", sys.argv[1])
+oracle = importlib.util.module_from_spec(spec)
+spec.loader.exec_module(oracle)
+for line in sys.stdin:
+    request = json.loads(line)
+    try:
+        rows = oracle.ENGINES[request["engine"]](request["table"], request["version"])
+        pq.write_table(oracle.plain(rows), request["out"])
+        answer = {"rows": rows.num_rows}
+    except BaseException as error:
+        text = " ".join(str(error).split())
+        answer = {"error": f"{type(error).__name__}: {text}"[:300]}
+    print("ORACLE " + json.dumps(answer), flush=True)
+"""
+
+
+class ReaderProcess:
+    """One long-lived process of the shared reader; started again after an engine aborted it."""
+
+    def __init__(self, oracle: Path, scratch: Path) -> None:
+        self._command = [sys.executable, "-W", "ignore", "-c", SERVER, str(oracle)]
+        self._out = scratch / "rows.parquet"
+        self._process: subprocess.Popen[str] | None = None
+
+    def read(self, engine: str, table: Path, version: str | None = None) -> pa.Table | str:
+        """The rows, or the engine's words when it could not read them."""
+        if self._process is None:
+            self._process = subprocess.Popen(
+                self._command,
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.DEVNULL,
+                text=True,
+                bufsize=1,
+            )
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
+        self._out.unlink(missing_ok=True)
+        request = {"engine": engine, "table": str(table), "out": str(self._out), "version": version}
+        self._process.stdin.write(json.dumps(request) + "\n")
+        answer = ""
+        while not answer.startswith("ORACLE "):
+            ready, _, _ = select.select([self._process.stdout], [], [], SECONDS_A_CASE / 2)
+            answer = self._process.stdout.readline() if ready else ""
+            if not answer:
+                self.stop()
+                return f"{engine}: " + ("the process aborted" if ready else "no answer")
+        result = json.loads(answer.removeprefix("ORACLE "))
+        return f"{engine}: {result['error']}" if "error" in result else pq.read_table(self._out)
+
+    def stop(self) -> None:
+        if self._process is not None:
+            self._process.kill()
+            self._process.communicate()
+            self._process = None
+
+
+@pytest.fixture(scope="session")
+def oracle(shared: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[ReaderProcess]:
+    reader = ReaderProcess(shared / "crosscheck" / "oracle.py", tmp_path_factory.mktemp("oracle"))
+    yield reader
+    reader.stop()
