@@ -257,7 +257,7 @@ LEGACY_CALENDAR: Final = Code(
     remedy="Nothing to do; these files are written anew.",
     example="a file with the key org.apache.spark.legacyDateTime and a date before 1582-10-15",
 )
-SHREDDED_NAMES: Final = Code(
+PHYSICAL_TYPE_FOREIGN: Final = Code(
     name="physical-type-foreign",
     severity=Severity.REWRITE,
     to=_BOTH,

@@ -1,0 +1,172 @@
+"""What only the footers of data files show, sampled: names, field ids, physical types, legacy forms.
+
+One file a writer and commit stands for the rest of them; the first files of a table, or all of them on request, are
+looked at one by one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import TypeVar
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from deltaberg.datafile import FileField, ParquetSource
+from deltaberg.datafile.file_schema import has_field_ids, walk
+from deltaberg.datafile.parquet_schema import two_level_lists
+from deltaberg.storage import Storage
+
+ONE_BY_ONE = 256
+"""So many files of a table are looked at one by one; a table of no more is known for certain."""
+
+_THREADS = 8
+
+Indices = npt.NDArray[np.int32]
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FileFacts:
+    """What the files of one group have in common.
+
+    fields: the columns as the files have them; None for formats other than Parquet. int96: leaves stored as INT96.
+    two_level_lists: dotted names of lists in Parquet's legacy form.
+    """
+
+    format: str
+    fields: tuple[FileField, ...] | None = None
+    int96: frozenset[int] = frozenset()
+    two_level_lists: tuple[str, ...] = ()
+
+    @property
+    def has_ids(self) -> bool:
+        return self.fields is not None and has_field_ids(self.fields)
+
+    @property
+    def hybrid_calendar(self) -> bool:
+        """Whether some dates or instants are counted in the hybrid calendar."""
+        return self.fields is not None and any(each.calendar is not None for each in walk(self.fields))
+
+
+def read_facts(storage: Storage, location: str) -> FileFacts:
+    """The facts of one Parquet file. Raises DataFileError, StorageError."""
+    with ParquetSource(storage, location) as source:
+        schema = source.metadata.schema
+        stored = [leaf for leaf in range(len(schema)) if schema.column(leaf).physical_type == "INT96"]
+        return FileFacts(
+            format="parquet",
+            fields=source.fields,
+            int96=frozenset(stored),
+            two_level_lists=two_level_lists(source.fields, schema),
+        )
+
+
+def read_row_counts(storage: Storage, locations: Sequence[str]) -> list[int]:
+    """Physical rows of Parquet files, from their footers, in the order given."""
+
+    def rows(location: str) -> int:
+        with ParquetSource(storage, location) as source:
+            return source.num_rows
+
+    return in_parallel(rows, locations)
+
+
+def in_parallel(work: Callable[[str], T], locations: Sequence[str]) -> list[T]:
+    """The results in order; the first failure in that order is raised."""
+    if len(locations) <= 1:
+        return [work(location) for location in locations]
+    with ThreadPoolExecutor(max_workers=_THREADS) as pool:
+        return list(pool.map(work, locations))
+
+
+class FooterSurvey:
+    """Facts of a table's files, found while its files stream by; kept for the second time that they do."""
+
+    def __init__(self, storage: Storage, *, deep: bool) -> None:
+        self._storage = storage
+        self._deep = deep
+        self._seen_one_by_one = 0
+        self._of_location: dict[str, int] = {}
+        self._of_group: dict[str, int] = {}
+        self._index_of: dict[FileFacts, int] = {}
+        self.facts: list[FileFacts] = []
+        self.footers_read = 0
+
+    def observe(self, locations: pa.Array, formats: pa.Array, groups: pa.Array) -> Indices:
+        """For every file of a batch, which of ``facts`` describes it. Reads footers of what it has not seen.
+
+        locations: where the files are. formats: ``parquet`` ...; the others have no footer that matters.
+        groups: a text that files of one writer and commit share.
+        """
+        rows = len(locations)
+        result = np.full(rows, -1, dtype=np.int32)
+        self._recall(locations, result)
+        self._other_formats(formats, result)
+        budget = rows if self._deep else max(0, ONE_BY_ONE - self._seen_one_by_one)
+        unknown = np.flatnonzero(result < 0)
+        one_by_one = unknown[:budget]
+        if len(one_by_one):
+            self._seen_one_by_one += len(one_by_one)
+            chosen = locations.take(pa.array(one_by_one)).to_pylist()
+            found = self._read(chosen)
+            result[one_by_one] = found
+            self._of_location.update(zip(chosen, found, strict=True))
+        rest = unknown[budget:]
+        if len(rest):
+            result[rest] = self._by_group(locations.take(pa.array(rest)), groups.take(pa.array(rest)))
+        return result
+
+    def _recall(self, locations: pa.Array, result: Indices) -> None:
+        """Files that were looked at one by one before."""
+        if not self._of_location:
+            return
+        known = pa.array(list(self._of_location), pa.string())
+        place = pc.index_in(locations, value_set=known)
+        hit = np.flatnonzero(place.is_valid().to_numpy(zero_copy_only=False))
+        if len(hit):
+            values = np.fromiter(self._of_location.values(), np.int32, len(self._of_location))
+            result[hit] = values[place.take(pa.array(hit)).to_numpy()]
+
+    def _other_formats(self, formats: pa.Array, result: Indices) -> None:
+        for name in pc.unique(formats).to_pylist():
+            if name != "parquet":
+                here = pc.equal(formats, name).to_numpy(zero_copy_only=False)
+                result[here] = self._interned(FileFacts(format=name))
+
+    def _by_group(self, locations: pa.Array, groups: pa.Array) -> Indices:
+        encoded = groups.dictionary_encode()
+        names = encoded.dictionary.to_pylist()
+        codes = encoded.indices.to_numpy()
+        first = np.full(len(names), -1, dtype=np.int64)
+        first[codes[::-1]] = np.arange(len(codes) - 1, -1, -1)
+        unseen = [code for code, name in enumerate(names) if name not in self._of_group]
+        if unseen:
+            chosen = locations.take(pa.array(first[unseen])).to_pylist()
+            self._of_group.update(zip((names[code] for code in unseen), self._read(chosen), strict=True))
+        facts = np.array([self._of_group[name] for name in names], dtype=np.int32)
+        return facts[codes]
+
+    def _read(self, locations: Sequence[str]) -> list[int]:
+        self.footers_read += len(locations)
+        return [
+            self._interned(facts)
+            for facts in in_parallel(lambda location: read_facts(self._storage, location), locations)
+        ]
+
+    def _interned(self, facts: FileFacts) -> int:
+        index = self._index_of.get(facts)
+        if index is None:
+            index = self._index_of[facts] = len(self.facts)
+            self.facts.append(facts)
+        return index
+
+
+def name_pattern(locations: pa.Array) -> pa.Array:
+    """File names without what differs from file to file: digits and hexadecimal runs."""
+    names = pc.replace_substring_regex(locations, r"^.*/", "")
+    return pc.replace_substring_regex(names, r"[0-9a-fA-F]{2,}|[0-9]", "#")
