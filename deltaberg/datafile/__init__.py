@@ -2,6 +2,7 @@
 
 from deltaberg.datafile.errors import DataFileError
 from deltaberg.datafile.file_schema import FileField, MappedField, file_fields
+from deltaberg.datafile.footer import FooterFacts, FooterLayout, Footers, footer_facts, read_footers
 from deltaberg.datafile.parquet import POSITION_COLUMN, ParquetSource
 from deltaberg.datafile.projection import Match, Projection, ReadField, project
 
@@ -9,11 +10,16 @@ __all__ = [
     "POSITION_COLUMN",
     "DataFileError",
     "FileField",
+    "FooterFacts",
+    "FooterLayout",
+    "Footers",
     "MappedField",
     "Match",
     "ParquetSource",
     "Projection",
     "ReadField",
     "file_fields",
+    "footer_facts",
     "project",
+    "read_footers",
 ]

@@ -48,7 +48,7 @@ class ParquetSource:
                 self.fields: tuple[FileField, ...] = parquet_fields(
                     self._file.schema, self._file.schema_arrow, self.key_values if rebase_calendar else {}
                 )
-                self._rows = _row_counts(self.metadata)
+                self._rows = row_counts(self.metadata)
         except BaseException:
             self.close()
             raise
@@ -147,7 +147,8 @@ def _columnless(rows: int) -> pa.RecordBatch:
     return pa.RecordBatch.from_struct_array(pa.array([{}] * rows, pa.struct([])))
 
 
-def _row_counts(metadata: Any) -> np.ndarray[Any, np.dtype[np.int64]]:
+def row_counts(metadata: Any) -> np.ndarray[Any, np.dtype[np.int64]]:
+    """Rows of each row group. Raises DataFileError when the footer contradicts itself."""
     rows = np.array([metadata.row_group(group).num_rows for group in range(metadata.num_row_groups)], np.int64)
     if (rows < 0).any() or int(rows.sum()) != metadata.num_rows:
         raise DataFileError(

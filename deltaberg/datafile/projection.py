@@ -80,7 +80,7 @@ class Projection:
         file = tuple(file)
         if match == "id" and name_mapping is not None:
             file = with_name_mapping(file, name_mapping)
-        if match == "id" and fields and not has_field_ids(file):
+        if match == "id" and fields and file and not has_field_ids(file):
             raise DataFileError(
                 "Cannot read the file: it has no field ids (expected Parquet field ids, or a name mapping in the table)"
             )
