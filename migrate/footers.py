@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TypeVar
 
 import numpy as np
@@ -60,10 +60,17 @@ def read_facts(storage: Storage, location: str) -> FileFacts:
         stored = [leaf for leaf in range(len(schema)) if schema.column(leaf).physical_type == "INT96"]
         return FileFacts(
             format="parquet",
-            fields=source.fields,
+            fields=tuple(_with_instants(each, frozenset(stored)) for each in source.fields),
             int96=frozenset(stored),
             two_level_lists=two_level_lists(source.fields, schema),
         )
+
+
+def _with_instants(field: FileField, int96: frozenset[int]) -> FileField:
+    """INT96 leaves typed as what they are: instants, though Arrow reads them without a zone."""
+    if field.children:
+        return replace(field, children=tuple(_with_instants(child, int96) for child in field.children))
+    return replace(field, type=pa.timestamp("us", tz="UTC")) if field.first_leaf in int96 else field
 
 
 def read_row_counts(storage: Storage, locations: Sequence[str]) -> list[int]:
@@ -148,8 +155,8 @@ class FooterSurvey:
         if unseen:
             chosen = locations.take(pa.array(first[unseen])).to_pylist()
             self._of_group.update(zip((names[code] for code in unseen), self._read(chosen), strict=True))
-        facts = np.array([self._of_group[name] for name in names], dtype=np.int32)
-        return facts[codes]
+        facts: Indices = np.array([self._of_group[name] for name in names], dtype=np.int32)[codes]
+        return facts
 
     def _read(self, locations: Sequence[str]) -> list[int]:
         self.footers_read += len(locations)

@@ -1,0 +1,97 @@
+"""How far a target has come: which state of which source it holds, in one text kept with the data it describes.
+
+A Delta target has it in ``metaData.configuration`` beside a ``txn`` action, an Iceberg target in the table's properties
+and the snapshot's summary; both are committed together with the files. A position never is a time of day.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+from deltaberg.errors import Conflict
+from deltaberg.migrate.source import DeltaSource, IcebergSource, Source, TableFormat
+
+POSITION_KEY: Final = "deltaberg.source.position"
+COMMIT_KEY: Final = "deltaberg.target.commit"
+OPTIONS_KEY: Final = "deltaberg.options"
+SOURCE_VERSION_KEY: Final = "deltaberg.source.version"
+"""In a snapshot's summary or a commit's info: the source version that this one commit stands for."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Position:
+    """One state of one source table.
+
+    uuid: the source table's identity. version: Delta version or Iceberg snapshot id, None for an Iceberg table
+    without snapshot. schema_id, ref: Iceberg only; a schema can change without a snapshot.
+    """
+
+    format: TableFormat
+    uuid: str
+    version: int | None
+    ref: str | None = None
+    schema_id: int | None = None
+
+    @property
+    def app_id(self) -> str:
+        """The ``appId`` of a Delta target's ``txn`` action: the source and the branch."""
+        branch = f":{self.ref}" if self.ref else ""
+        return f"deltaberg:{self.format.value}:{self.uuid}{branch}"
+
+    def to_text(self) -> str:
+        value: dict[str, Any] = {"format": self.format.value, "uuid": self.uuid, "version": self.version}
+        if self.ref is not None:
+            value["ref"] = self.ref
+        if self.schema_id is not None:
+            value["schema-id"] = self.schema_id
+        return json.dumps(value, separators=(",", ":"), sort_keys=True)
+
+    @staticmethod
+    def from_properties(properties: Mapping[str, str]) -> Position | None:
+        """The position among a target's properties; None where deltaberg did not write the table.
+
+        Raises Conflict where the property is not what deltaberg writes.
+        """
+        text = properties.get(POSITION_KEY)
+        if text is None:
+            return None
+        try:
+            value = json.loads(text)
+            version = value["version"]
+            return Position(
+                format=TableFormat(value["format"]),
+                uuid=str(value["uuid"]),
+                version=None if version is None else int(version),
+                ref=value.get("ref"),
+                schema_id=value.get("schema-id"),
+            )
+        except (ValueError, KeyError, TypeError, AttributeError) as error:
+            raise Conflict(
+                f"Cannot read the target's property {POSITION_KEY}: it is {text!r:.200} "
+                "(expected what deltaberg writes); take another target"
+            ) from error
+
+    def describe(self) -> str:
+        """``version 12 of delta table <uuid>``."""
+        what = "version" if self.format is TableFormat.DELTA else "snapshot"
+        return f"{what} {self.version} of {self.format.value} table {self.uuid}"
+
+
+def position_of(source: Source) -> Position:
+    """The position that a target of this source reaches."""
+    match source:
+        case IcebergSource():
+            snapshot = source.snapshot
+            schema = source.table.schema_for(snapshot)
+            return Position(
+                format=TableFormat.ICEBERG,
+                uuid=source.table.metadata.table_uuid or source.table.metadata.location,
+                version=None if snapshot is None else snapshot.snapshot_id,
+                ref=source.ref,
+                schema_id=schema.schema_id,
+            )
+        case DeltaSource():
+            return Position(format=TableFormat.DELTA, uuid=source.snapshot.metadata.id, version=source.snapshot.version)
