@@ -138,8 +138,86 @@ def query(spark: Any) -> Callable[[str], pa.Table]:
         variants = [field.name for field in frame.schema.fields if field.dataType.typeName() == "variant"]
         for name in variants:
             frame = frame.selectExpr(
-                *(f"to_json(`{f.name}`) AS `{f.name}`" if f.name == name else f"`{f.name}`" for f in frame.schema.fields)
+                *(
+                    f"to_json(`{f.name}`) AS `{f.name}`" if f.name == name else f"`{f.name}`"
+                    for f in frame.schema.fields
+                )
             )
         return frame.toArrow() if hasattr(frame, "toArrow") else pa.Table.from_batches(frame._collect_as_arrow())
 
     return run
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SparkTable:
+    """A table that Spark made from one file of ``sources/``; shared by all tests, so never written to.
+
+    sql: how Spark calls it. refused: what the message of a refused conversion must hold; None when it must succeed.
+    """
+
+    name: str
+    sql: str
+    folder: Path
+    refused: str | None
+
+
+SOURCES = Path(__file__).parent / "sources"
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """``delta_script``, ``iceberg_script``: every file of ``sources/delta`` and ``sources/iceberg``."""
+    for kind in ("delta", "iceberg"):
+        if f"{kind}_script" in metafunc.fixturenames:
+            scripts = sorted((SOURCES / kind).glob("*.sql"))
+            metafunc.parametrize(f"{kind}_script", scripts, ids=lambda path: path.stem)
+
+
+def run_script(spark: Any, script: Path, sql_name: str) -> str | None:
+    """Run the statements of one file, one a line; gives what its ``-- refused:`` line says."""
+    refused = None
+    for line in script.read_text(encoding="utf-8").splitlines():
+        if line.startswith("-- refused:"):
+            refused = line.removeprefix("-- refused:").strip()
+        elif line and not line.startswith("--"):
+            statement = line.rstrip(";").format(table=sql_name)
+            try:
+                spark.sql(statement)
+            except Exception as error:
+                raise AssertionError(
+                    f"Spark {spark.version} cannot run {statement!r} of {script.name}: {error}"
+                ) from error
+    return refused
+
+
+@pytest.fixture(scope="session")
+def delta_table(spark: Any, tmp_path_factory: pytest.TempPathFactory) -> Callable[[Path], SparkTable]:
+    """The Delta table of a script, made when it is first asked for."""
+    root = tmp_path_factory.mktemp("delta")
+    made: dict[Path, SparkTable] = {}
+
+    def make(script: Path) -> SparkTable:
+        if script not in made:
+            folder = root / script.stem
+            sql = f"delta.`{folder}`"
+            refused = run_script(spark, script, sql)
+            made[script] = SparkTable(name=script.stem, sql=sql, folder=folder, refused=refused)
+        return made[script]
+
+    return make
+
+
+@pytest.fixture(scope="session")
+def iceberg_table(spark: Any, warehouse: Path) -> Callable[[Path], SparkTable]:
+    """The Iceberg table of a script, made when it is first asked for."""
+    made: dict[Path, SparkTable] = {}
+
+    def make(script: Path) -> SparkTable:
+        if script not in made:
+            sql = f"ice.source.{script.stem}"
+            refused = run_script(spark, script, sql)
+            made[script] = SparkTable(
+                name=script.stem, sql=sql, folder=warehouse / "source" / script.stem, refused=refused
+            )
+        return made[script]
+
+    return make

@@ -1,0 +1,7 @@
+-- Partition fields added and dropped between appends.
+CREATE TABLE {table} (id INT, p STRING, ts TIMESTAMP) USING iceberg PARTITIONED BY (p);
+INSERT INTO {table} VALUES (1, 'a', TIMESTAMP'2024-01-01 00:00:00'), (2, 'b', NULL);
+ALTER TABLE {table} ADD PARTITION FIELD days(ts);
+INSERT INTO {table} VALUES (3, 'a', TIMESTAMP'2024-01-02 00:00:00'), (4, NULL, TIMESTAMP'2024-01-03 00:00:00');
+ALTER TABLE {table} DROP PARTITION FIELD p;
+INSERT INTO {table} VALUES (5, 'c', TIMESTAMP'2024-01-04 00:00:00');
