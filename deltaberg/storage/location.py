@@ -67,25 +67,36 @@ class Relocation:
     """A map of location prefixes, for tables that were copied since they were written.
 
     A prefix matches whole path segments, whichever spelling of a local path either side uses; the longest one wins
-    and is applied once.
+    and is applied once. Some writers left locations that name no file by themselves (``data/t``, ``file://data/t``):
+    such a prefix matches as text, but for a leading ``./``.
     """
 
     __slots__ = ("_prefixes",)
 
     def __init__(self, prefixes: Mapping[str, str]) -> None:
         moved = {
-            _without_slash(canonical_location(old)): _without_slash(canonical_location(absolute_location(new)))
+            _without_slash(_prefix(old)): _without_slash(canonical_location(absolute_location(new)))
             for old, new in prefixes.items()
         }
         self._prefixes = tuple(sorted(moved.items(), key=lambda item: len(item[0]), reverse=True))
 
     def resolve(self, location: str) -> str:
         """Where a location really is. Raises StorageError like ``canonical_location``."""
-        place = canonical_location(location)
+        place = self._place(location)
         for old, new in self._prefixes:
-            if place.startswith(old) and (len(place) == len(old) or place[len(old)] == "/"):
+            if _inside(place, old):
                 return (new + place[len(old) :]) or "/"
         return place
+
+    def _place(self, location: str) -> str:
+        """The canonical location; the text itself where it is none but a prefix moves it."""
+        try:
+            return canonical_location(location)
+        except StorageError:
+            text = _literal(location)
+            if any(_inside(text, old) for old, _ in self._prefixes):
+                return text
+            raise
 
     def resolve_many(self, locations: pa.Array) -> pa.Array:
         """``resolve`` for a string array; nulls stay null."""
@@ -115,7 +126,7 @@ class Relocation:
         if not _any_true(doubtful):
             return locations
         return pa.array(
-            [None if location is None else canonical_location(location) for location in locations.to_pylist()],
+            [None if location is None else self._place(location) for location in locations.to_pylist()],
             pa.string(),
         )
 
@@ -126,6 +137,24 @@ def _is_text(location: str) -> bool:
     except UnicodeEncodeError:
         return False
     return True
+
+
+def _prefix(old: str) -> str:
+    try:
+        return canonical_location(old)
+    except StorageError:
+        text = _literal(old)
+        if not text.strip("/") or "\0" in text or not _is_text(text):
+            raise
+        return text
+
+
+def _literal(location: str) -> str:
+    return location.removeprefix("./")
+
+
+def _inside(place: str, folder: str) -> bool:
+    return place.startswith(folder) and (len(place) == len(folder) or place[len(folder)] == "/")
 
 
 def _without_slash(place: str) -> str:

@@ -299,6 +299,16 @@ def test_the_root_can_be_relocated(tmp_path: Path) -> None:
     assert storage.resolve_many(pa.array(["/a"])).to_pylist() == [f"{tmp_path}/a"]
 
 
+def test_locations_that_name_no_file_can_be_relocated_as_text(tmp_path: Path) -> None:
+    storage = open_storage(relocate={"./t": str(tmp_path), "data/u/": "/u", "file://data/w": "/w"})
+    locations = ["./t/a", "t/b", "data/u/c", "file://data/w/d"]
+    expected = [f"{tmp_path}/a", f"{tmp_path}/b", "/u/c", "/w/d"]
+    assert [storage.resolve(location) for location in locations] == expected
+    assert storage.resolve_many(pa.array([*locations, None])).to_pylist() == [*expected, None]
+    with pytest.raises(StorageError, match="it is relative"):
+        storage.resolve("tt/a")
+
+
 def test_a_typed_relative_path_is_taken_from_the_working_directory(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

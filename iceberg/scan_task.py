@@ -1,0 +1,73 @@
+"""Data files as they are read one after the other: each with the deletes that apply to it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import pyarrow as pa
+
+from deltaberg.iceberg.delete_index import DeleteIndex, DeleteMatches
+from deltaberg.iceberg.live_files import data_files
+from deltaberg.iceberg.snapshot import Snapshot
+from deltaberg.iceberg.table import Table
+
+_TASK_COLUMNS = [
+    "file_path",
+    "file_format",
+    "spec_id",
+    "partition",
+    "record_count",
+    "sequence_number",
+    "first_row_id",
+    "key_metadata",
+]
+_PLANNED_ROWS = 16_384
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DataFileTask:
+    """One data file to read, with what its manifest entry says. ``matches`` and ``row`` find its deletes."""
+
+    file_path: str
+    file_format: str
+    spec_id: int
+    partition: pa.StructScalar
+    record_count: int
+    sequence_number: int
+    first_row_id: int | None
+    key_metadata: bytes | None
+    matches: DeleteMatches
+    row: int
+
+
+def plan_data_files(table: Table, snapshot: Snapshot | None, index: DeleteIndex) -> Iterator[DataFileTask]:
+    """The live data files of a snapshot in manifest order, matched with their deletes."""
+    for batch, matches in matched_data_files(table, snapshot, index, _TASK_COLUMNS):
+        yield from _tasks(batch, matches)
+
+
+def matched_data_files(
+    table: Table, snapshot: Snapshot | None, index: DeleteIndex, columns: list[str] | None = None
+) -> Iterator[tuple[pa.RecordBatch, DeleteMatches]]:
+    """Batches of live data files (``columns`` of DATA_FILE_SCHEMA; None: all) with the deletes of each file.
+
+    Several batches are matched at a time: the cost of one match grows with the number of delete entries.
+    """
+    waiting: list[pa.RecordBatch] = []
+    rows = 0
+    enough = max(_PLANNED_ROWS, index.entry_count)
+    for batch in data_files(table, snapshot):
+        waiting.append(batch if columns is None else batch.select(columns))
+        rows += batch.num_rows
+        if rows >= enough:
+            yield from zip(waiting, index.match(waiting), strict=True)
+            waiting, rows = [], 0
+    yield from zip(waiting, index.match(waiting), strict=True)
+
+
+def _tasks(batch: pa.RecordBatch, matches: DeleteMatches) -> Iterator[DataFileTask]:
+    plain = [name for name in _TASK_COLUMNS if name != "partition"]
+    partitions = batch.column("partition")
+    for row, values in enumerate(batch.select(plain).to_pylist()):
+        yield DataFileTask(partition=partitions[row], matches=matches, row=row, **values)
