@@ -44,10 +44,10 @@ def decompress(codec: str, block: bytes | memoryview) -> bytes:
     raise unknown_codec(codec)
 
 
-def compress(codec: str, block: bytes) -> bytes:
+def compress(codec: str, block: bytes | memoryview) -> bytes:
     """One block, compressed. Deflate runs at ISA-L's level 1 (about five times zlib's speed) where it is there."""
     if codec == "null":
-        return block
+        return bytes(block)
     if codec == "deflate":
         if _isal is not None:
             return bytes(_isal.compress(block, 1, _RAW_DEFLATE))

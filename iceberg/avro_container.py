@@ -114,7 +114,7 @@ def encode_header(metadata: Mapping[str, bytes], sync: bytes) -> bytes:
     return b"".join(parts)
 
 
-def encode_block(count: int, data: bytes, *, codec: str, sync: bytes) -> bytes:
+def encode_block(count: int, data: bytes | memoryview, *, codec: str, sync: bytes) -> bytes:
     """One block of ``count`` objects whose encoding is ``data``."""
     body = compress(codec, data)
     return b"".join((encode_long(count), encode_long(len(body)), body, sync))

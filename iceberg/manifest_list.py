@@ -31,6 +31,9 @@ from deltaberg.storage.protocol import Storage
 RELATIVE_LOCATIONS: Final = 4
 """The first format version whose locations may be relative."""
 
+UNASSIGNED_SEQUENCE_NUMBER: Final = -1
+"""The sequence number of a new manifest until the list that holds it is written."""
+
 
 class ManifestContent(Enum):
     """What the files of a manifest are; a manifest never mixes them."""
