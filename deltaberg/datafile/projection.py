@@ -26,6 +26,8 @@ from deltaberg.datafile.file_schema import (
     with_name_mapping,
 )
 from deltaberg.datafile.promotion import Convert, NotPromotable, promotion
+from deltaberg.datafile.variant import variants_to_json
+from deltaberg.datafile.variant_shredding import unshredded
 
 Match = Literal["id", "name"]
 
@@ -176,7 +178,7 @@ def _column(field: ReadField, source: FileField | None, match: Match, path: tupl
     if source is None:
         return _Missing(field, path)
     if field.kind == "variant":
-        return _variant_column(field, source, path)
+        return _Variant(field, source, path)
     file_type, target = source.type, field.type
     if isinstance(file_type, pa.BaseExtensionType):
         file_type = file_type.storage_type
@@ -189,10 +191,6 @@ def _column(field: ReadField, source: FileField | None, match: Match, path: tupl
     if pt.is_list(target) and is_list(file_type):
         return _List(field, source, match, path)
     return _Leaf(field, source, path)
-
-
-def _variant_column(field: ReadField, source: FileField, path: tuple[str, ...]) -> _Column:
-    raise _mismatch(field, source, path)
 
 
 def _dotted(path: tuple[str, ...]) -> str:
@@ -353,6 +351,43 @@ class _Map:
         _require(values, self._field.children[1], (*self._path, "value"), None)
         mask = array.is_null() if array.null_count else None
         return pa.MapArray.from_arrays(offsets, keys, values, type=self._field.type, mask=mask)
+
+
+class _Variant:
+    """A Variant group, put together where it is shredded: as JSON text or as metadata and value."""
+
+    def __init__(self, field: ReadField, source: FileField, path: tuple[str, ...]) -> None:
+        self.source: FileField | None = source
+        self._field, self._path = field, path
+        self._parts = {child.name: index for index, child in enumerate(source.children)}
+        binary = all(pt.is_binary(child.type) for child in source.children if child.name in ("metadata", "value"))
+        names = self._parts.keys()
+        is_group = pt.is_struct(source.type) and "metadata" in names and names <= {"metadata", "value", "typed_value"}
+        if not is_group or not binary or len(self._parts) != len(source.children):
+            raise DataFileError(
+                f"Cannot read column {_dotted(path)}: it is no Variant group "
+                f"(expected metadata, value and maybe typed_value, found {source.type})"
+            )
+
+    def leaves(self) -> Iterator[int]:
+        assert self.source is not None
+        yield from range(self.source.first_leaf, self.source.last_leaf)
+
+    def convert(self, array: pa.Array) -> pa.Array:
+        parts = {name: array.field(index) for name, index in self._parts.items()}
+        metadata = parts["metadata"]
+        try:
+            value = unshredded(metadata, parts.get("value"), parts.get("typed_value"))
+            if array.null_count:
+                value = pc.if_else(array.is_valid(), value, pa.scalar(None, pa.binary()))
+            if pt.is_string(self._field.type):
+                return variants_to_json(metadata, value)
+        except DataFileError as error:
+            raise DataFileError(f"Cannot read column {_dotted(self._path)}: {error.message}") from error
+        whole = {"metadata": metadata.fill_null(b""), "value": value.fill_null(b"")}
+        arrays = [whole[child.name] for child in self._field.type]
+        mask = array.is_null() if array.null_count else None
+        return pa.StructArray.from_arrays(arrays, fields=list(self._field.type), mask=mask)
 
 
 def _compact_offsets(array: pa.Array) -> tuple[pa.Array, int, int]:
