@@ -1,0 +1,234 @@
+"""What a person gets wrong and what a disk breaks: one clear line each, the right exit code, nothing half-written."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+VERBS = ("inspect", "scan", "history", "plan", "convert")
+
+
+def arguments(verb: str, table: Path, to: str = "iceberg") -> list[object]:
+    return [verb, table, "--to", to] if verb in {"plan", "convert"} else [verb, table]
+
+
+def files_below(folder: Path) -> set[str]:
+    return {str(path.relative_to(folder)) for path in folder.rglob("*") if path.is_file()}
+
+
+def assert_one_line(outcome: Any, code: int, pattern: str) -> None:
+    assert outcome.code == code, outcome.err
+    assert outcome.out == ""
+    lines = outcome.err.splitlines()
+    assert len(lines) == 1, outcome.err
+    assert re.search(pattern, lines[0]), lines[0]
+    assert lines[0].startswith("deltaberg: ")
+
+
+@pytest.mark.parametrize("verb", VERBS)
+def test_a_folder_that_is_no_table(verb: str, command: Any, tmp_path: Path) -> None:
+    (tmp_path / "notes.txt").write_text("hello")
+    assert_one_line(command(*arguments(verb, tmp_path)), 1, f"Cannot open {tmp_path}: no Iceberg or Delta metadata")
+    assert files_below(tmp_path) == {"notes.txt"}
+
+
+@pytest.mark.parametrize("verb", VERBS)
+def test_a_folder_that_does_not_exist(verb: str, command: Any, tmp_path: Path) -> None:
+    assert_one_line(command(*arguments(verb, tmp_path / "absent")), 1, f"Cannot open {tmp_path}/absent")
+    assert not (tmp_path / "absent").exists()
+
+
+@pytest.mark.parametrize("verb", VERBS)
+def test_a_file_that_is_no_table(verb: str, command: Any, tmp_path: Path) -> None:
+    (tmp_path / "notes.txt").write_text("hello")
+    assert_one_line(command(*arguments(verb, tmp_path / "notes.txt")), 1, "Cannot open .*notes.txt")
+
+
+def test_an_error_is_a_document_too_with_json(command: Any, tmp_path: Path) -> None:
+    outcome = command("inspect", tmp_path, "--json")
+    assert outcome.code == 1
+    assert outcome.document["error"]["type"] == "NotATable"
+    assert outcome.document["error"]["exit_code"] == 1
+    assert outcome.document["error"]["table"] == str(tmp_path)
+    assert outcome.document["error"]["message"] in outcome.err
+
+
+def test_a_traceback_is_shown_only_on_request(command: Any, tmp_path: Path) -> None:
+    assert "Traceback" not in command("inspect", tmp_path).err
+    verbose = command("inspect", tmp_path, "-v")
+    assert verbose.err.startswith("Traceback")
+    assert verbose.err.splitlines()[-1].startswith(f"deltaberg: Cannot open {tmp_path}")
+
+
+@pytest.mark.parametrize("verb", ["inspect", "scan", "history"])
+def test_both_formats_in_one_folder(verb: str, command: Any, delta_folder: Path, another_iceberg: Any) -> None:
+    """Not guessed: the command names the option that says which."""
+    other = another_iceberg("twin")
+    (other / "metadata").rename(delta_folder / "metadata")
+    assert_one_line(command(verb, delta_folder), 2, "both.*--format")
+    assert command(verb, delta_folder, "--format", "delta").code == 0
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["scan"], "Missing argument 'TABLE'"),
+        (["plan", "t"], "Missing option '--to'"),
+        (["plan", "t", "--to", "hudi"], "Invalid value for '--to'"),
+        (["scan", "t", "--limit", "-1"], "Invalid value for '--limit'"),
+        (["scan", "t", "--version", "one"], "Invalid value for '--version'"),
+        (["scan", "t", "--version", "1", "--ref", "main"], "Cannot use --version and --ref together"),
+        (["scan", "t", "--as-of", "yesterday"], "Cannot read the moment 'yesterday': it is not ISO 8601"),
+        (["scan", "t", "--relocate", "/a"], "Cannot relocate by '/a': expected OLD=NEW"),
+        (["plan", "t", "--to", "delta", "--map", "uuid"], "Cannot map types by 'uuid': expected such as uuid=string"),
+        (["convert", "t", "--to", "iceberg", "--format-version", "4"], "Invalid value for '--format-version'"),
+        (["frobnicate"], "No such command 'frobnicate'"),
+        (["scan", "t", "--frobnicate"], "No such option"),
+    ],
+)
+def test_a_request_that_makes_no_sense(words: list[str], message: str, command: Any) -> None:
+    assert_one_line(command(*words), 2, re.escape(message))
+
+
+def test_a_delta_version_that_does_not_exist(command: Any, delta_folder: Path) -> None:
+    assert_one_line(command("scan", delta_folder, "--version", 7), 2, "version 7")
+    assert_one_line(command("convert", delta_folder, "--to", "iceberg", "--version", 7), 2, "version 7")
+    assert not (delta_folder / "_iceberg").exists()
+
+
+def test_an_iceberg_snapshot_or_branch_that_does_not_exist(command: Any, iceberg_folder: Path) -> None:
+    assert_one_line(command("scan", iceberg_folder, "--snapshot-id", 7), 2, "snapshot.* 7")
+    assert_one_line(command("scan", iceberg_folder, "--ref", "nightly"), 2, "nightly")
+
+
+def test_a_moment_before_the_first_commit(command: Any, delta_folder: Path, iceberg_folder: Path) -> None:
+    assert_one_line(command("scan", delta_folder, "--as-of", "1999-01-01"), 2, "1999|before|earl")
+    assert_one_line(command("scan", iceberg_folder, "--as-of", "1999-01-01"), 2, "1999|before|earl")
+
+
+def test_a_selector_of_the_other_format(command: Any, delta_folder: Path, iceberg_folder: Path) -> None:
+    assert_one_line(command("scan", iceberg_folder, "--version", 1), 2, "version.*Iceberg|Iceberg.*version")
+    assert_one_line(command("scan", delta_folder, "--snapshot-id", 1), 2, "snapshot.*Delta|Delta.*snapshot")
+
+
+def test_a_conversion_to_its_own_format(command: Any, delta_folder: Path, iceberg_folder: Path) -> None:
+    assert_one_line(command("convert", delta_folder, "--to", "delta"), 2, "Delta")
+    assert_one_line(command("convert", iceberg_folder, "--to", "iceberg"), 2, "Iceberg")
+
+
+def test_a_column_that_does_not_exist(command: Any, delta_folder: Path, iceberg_folder: Path) -> None:
+    assert_one_line(command("scan", delta_folder, "--columns", "id,nme"), 2, "nme")
+    assert_one_line(command("scan", iceberg_folder, "--columns", "id,nme"), 2, "nme")
+
+
+def data_files(folder: Path) -> list[Path]:
+    return sorted(path for path in folder.rglob("*.parquet") if "_delta_log" not in path.parts)
+
+
+@pytest.mark.parametrize("kind", ["delta_folder", "iceberg_folder"])
+def test_a_missing_data_file(kind: str, command: Any, request: Any, tmp_path: Path) -> None:
+    folder = request.getfixturevalue(kind)
+    missing = data_files(folder)[0]
+    missing.unlink()
+    out = tmp_path / "rows.parquet"
+    assert_one_line(command("scan", folder, "--out", out), 1, re.escape(missing.name))
+    assert not list(tmp_path.glob("rows.parquet*"))
+
+
+@pytest.mark.parametrize("kind", ["delta_folder", "iceberg_folder"])
+@pytest.mark.parametrize("damage", ["truncated", "overwritten", "emptied"])
+def test_a_corrupt_data_file(kind: str, damage: str, command: Any, request: Any, tmp_path: Path) -> None:
+    folder = request.getfixturevalue(kind)
+    broken = data_files(folder)[0]
+    whole = broken.read_bytes()
+    broken.write_bytes(
+        {"truncated": whole[: len(whole) // 2], "overwritten": b"X" * len(whole), "emptied": b""}[damage]
+    )
+    out = tmp_path / "rows.parquet"
+    assert_one_line(command("scan", folder, "--out", out), 1, re.escape(broken.name))
+    assert not list(tmp_path.glob("rows.parquet*"))
+
+
+@pytest.mark.parametrize("verb", VERBS)
+def test_a_truncated_delta_commit(verb: str, command: Any, delta_folder: Path) -> None:
+    commit = delta_folder / "_delta_log" / f"{1:020d}.json"
+    commit.write_bytes(commit.read_bytes()[:-40])
+    before = files_below(delta_folder)
+    assert_one_line(command(*arguments(verb, delta_folder)), 1, commit.name)
+    assert files_below(delta_folder) == before
+
+
+@pytest.mark.parametrize("verb", VERBS)
+def test_truncated_iceberg_metadata(verb: str, command: Any, iceberg_folder: Path) -> None:
+    metadata = max((iceberg_folder / "metadata").glob("*.metadata.json"))
+    metadata.write_bytes(metadata.read_bytes()[:-40])
+    before = files_below(iceberg_folder)
+    assert_one_line(command(*arguments(verb, iceberg_folder, "delta")), 1, re.escape(metadata.name))
+    assert files_below(iceberg_folder) == before
+
+
+@pytest.mark.parametrize("what", ["snap-*.avro", "*-m0.avro"])
+@pytest.mark.parametrize("damage", ["truncated", "overwritten", "emptied"])
+def test_a_corrupt_manifest_or_manifest_list(what: str, damage: str, command: Any, iceberg_folder: Path) -> None:
+    current = json.loads(max((iceberg_folder / "metadata").glob("*.metadata.json")).read_text())
+    snapshot = current["current-snapshot-id"]
+    candidates = [
+        path for path in (iceberg_folder / "metadata").glob(what) if "snap" not in what or str(snapshot) in path.name
+    ]
+    for broken in candidates:
+        whole = broken.read_bytes()
+        broken.write_bytes(
+            {"truncated": whole[: len(whole) // 2], "overwritten": b"X" * len(whole), "emptied": b""}[damage]
+        )
+    before = files_below(iceberg_folder)
+    for verb in ("scan", "convert"):
+        outcome = command(*arguments(verb, iceberg_folder, "delta"))
+        assert_one_line(outcome, 1, "|".join(re.escape(path.name) for path in candidates))
+    assert files_below(iceberg_folder) == before
+
+
+@pytest.mark.parametrize("damage", ["truncated", "overwritten"])
+def test_a_corrupt_checkpoint(damage: str, command: Any, delta_folder: Path) -> None:
+    from deltalake import DeltaTable
+
+    DeltaTable(delta_folder).create_checkpoint()
+    checkpoint = next((delta_folder / "_delta_log").glob("*.checkpoint.parquet"))
+    whole = checkpoint.read_bytes()
+    checkpoint.write_bytes(whole[: len(whole) // 2] if damage == "truncated" else b"X" * len(whole))
+    for commit in (delta_folder / "_delta_log").glob("*.json"):
+        commit.unlink()
+    assert_one_line(command("scan", delta_folder), 1, re.escape(checkpoint.name))
+    assert_one_line(command("convert", delta_folder, "--to", "iceberg"), 1, re.escape(checkpoint.name))
+    assert not (delta_folder / "_iceberg").exists()
+
+
+def test_a_target_that_cannot_be_written(
+    command: Any, delta_folder: Path, iceberg_folder: Path, tmp_path: Path
+) -> None:
+    """Below a plain file no folder can be made, whoever asks."""
+    (tmp_path / "file").write_text("in the way")
+    before = files_below(tmp_path)
+    for folder, to in ((delta_folder, "iceberg"), (iceberg_folder, "delta")):
+        target = tmp_path / "file" / "target"
+        assert_one_line(command("convert", folder, "--to", to, "--target", target), 1, f"{re.escape(str(target))}")
+    assert_one_line(command("scan", delta_folder, "--out", tmp_path / "file" / "rows.parquet"), 1, "file/rows.parquet")
+    assert files_below(tmp_path) == before
+
+
+def test_a_target_that_holds_another_table(
+    command: Any, delta_folder: Path, iceberg_folder: Path, tmp_path: Path, rows: Any, another_iceberg: Any
+) -> None:
+    from deltalake import write_deltalake
+
+    iceberg_target, delta_target = another_iceberg("taken"), tmp_path / "taken_too"
+    write_deltalake(delta_target, rows)
+    before = files_below(tmp_path)
+    outcome = command("convert", delta_folder, "--to", "iceberg", "--target", iceberg_target)
+    assert_one_line(outcome, 5, f"{iceberg_target}.*(another|other) ")
+    outcome = command("convert", iceberg_folder, "--to", "delta", "--target", delta_target)
+    assert_one_line(outcome, 5, f"{delta_target}.*(another|other) ")
+    assert files_below(tmp_path) == before
