@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 
 from deltaberg.iceberg.delete_index import DeleteIndex, DeleteMatches
@@ -44,7 +46,7 @@ class DataFileTask:
 def plan_data_files(table: Table, snapshot: Snapshot | None, index: DeleteIndex) -> Iterator[DataFileTask]:
     """The live data files of a snapshot in manifest order, matched with their deletes."""
     for batch, matches in matched_data_files(table, snapshot, index, _TASK_COLUMNS):
-        yield from _tasks(batch, matches)
+        yield from tasks(batch, matches)
 
 
 def matched_data_files(
@@ -66,8 +68,12 @@ def matched_data_files(
     yield from zip(waiting, index.match(waiting), strict=True)
 
 
-def _tasks(batch: pa.RecordBatch, matches: DeleteMatches) -> Iterator[DataFileTask]:
-    plain = [name for name in _TASK_COLUMNS if name != "partition"]
+def tasks(
+    batch: pa.RecordBatch, matches: DeleteMatches, rows: npt.NDArray[np.int64] | None = None
+) -> Iterator[DataFileTask]:
+    """The tasks of some rows of a matched batch (None: all)."""
+    chosen = np.arange(batch.num_rows) if rows is None else rows
+    plain = batch.select([name for name in _TASK_COLUMNS if name != "partition"])
     partitions = batch.column("partition")
-    for row, values in enumerate(batch.select(plain).to_pylist()):
+    for row, values in zip(chosen.tolist(), plain.take(pa.array(chosen, pa.int64())).to_pylist(), strict=True):
         yield DataFileTask(partition=partitions[row], matches=matches, row=row, **values)

@@ -1,0 +1,126 @@
+"""The deletes of a snapshot as positions, for those who write them down in another form.
+
+Where a data file has one deletion vector and nothing else, that vector is named so that its bytes can be copied;
+everything else is merged into one bitmap per data file. Equality deletes are resolved by reading only key columns.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from deltaberg.bitmap import PositionBitmap
+from deltaberg.errors import error_context
+from deltaberg.iceberg.content_file import ContentFile
+from deltaberg.iceberg.delete_index import DeleteMatches, Scope
+from deltaberg.iceberg.read_schema import identity_constants
+from deltaberg.iceberg.row_deletes import FileDeletes, RowDeletes
+from deltaberg.iceberg.scan_task import DataFileTask, matched_data_files, tasks
+from deltaberg.iceberg.snapshot import Snapshot
+from deltaberg.iceberg.table import Table
+
+VECTOR_TYPE = pa.struct(
+    [
+        pa.field("location", pa.string(), nullable=False),
+        pa.field("offset", pa.int64(), nullable=False),
+        pa.field("size", pa.int64(), nullable=False),
+        pa.field("cardinality", pa.int64(), nullable=False),
+    ]
+)
+"""A framed ``deletion-vector-v1`` blob: ``size`` bytes (length, magic, vector, CRC) at ``offset`` of a Puffin file."""
+
+_ENTRY_NAMES = ("file_path", "content_offset", "content_size_in_bytes", "record_count")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ResolvedDeletes:
+    """The deleted rows of one batch of data files.
+
+    ``vectors``: VECTOR_TYPE per data file, null where none can be copied. ``merged``: for other files with deleted
+    rows, the positions by row of the batch. A data file in neither has no deleted row.
+    """
+
+    data_files: pa.RecordBatch
+    vectors: pa.StructArray
+    merged: Mapping[int, PositionBitmap] = field(repr=False)
+
+
+def resolve_deletes(table: Table, snapshot: Snapshot | None) -> Iterator[ResolvedDeletes]:
+    """Every live data file of a snapshot (batches of DATA_FILE_SCHEMA, in manifest order) with its deleted rows.
+
+    Raises CorruptMetadata and DataFileError for deletes that contradict themselves or their data files,
+    UnsupportedIcebergFeature for encrypted files, StorageError for files that are not there. A vector that is named
+    has not been read: ``deletion_vectors.read_deletion_vector`` checks it.
+    """
+    with error_context(table=table.location, version=None if snapshot is None else snapshot.snapshot_id):
+        deletes = RowDeletes(table, snapshot)
+        for batch, matches in matched_data_files(table, snapshot, deletes.index):
+            yield _resolve(table, deletes, batch, matches)
+
+
+def _resolve(table: Table, deletes: RowDeletes, batch: pa.RecordBatch, matches: DeleteMatches) -> ResolvedDeletes:
+    has_vector = matches.vector.counts > 0
+    has_keys = (matches.equality.counts + matches.global_equality.counts) > 0
+    has_files = (matches.file.counts + matches.partition.counts) > 0
+    copied = has_vector & ~has_keys
+    merged: dict[int, PositionBitmap] = {}
+    for task in tasks(batch, matches, np.flatnonzero(has_keys | has_files)):
+        with error_context(path=task.file_path):
+            found = deletes.of(task)
+            by_key = _deleted_by_key(table, task, found)
+            if has_vector[task.row] and not len(by_key):
+                copied[task.row] = True
+                continue
+            positions = PositionBitmap.from_positions(by_key)
+            if found.positions is not None:
+                positions = positions.union(_within(found.positions, task.record_count))
+            if positions.cardinality:
+                merged[task.row] = positions
+    return ResolvedDeletes(data_files=batch, vectors=_vectors(deletes, matches, copied), merged=merged)
+
+
+def _deleted_by_key(table: Table, task: DataFileTask, deletes: FileDeletes) -> npt.NDArray[np.int64]:
+    """The positions that equality deletes reach, ascending; only the delete columns are read."""
+    if not deletes.equality:
+        return np.zeros(0, dtype=np.int64)
+    only_keys = FileDeletes(positions=None, equality=deletes.equality)
+    fields = [key for each in deletes.equality for key in each.columns.fields]
+    constants = identity_constants(table.metadata.spec_by_id(task.spec_id), task.partition)
+    found = [np.zeros(0, dtype=np.int64)]
+    with ContentFile(
+        table.storage,
+        task.file_path,
+        task.file_format,
+        key_metadata=task.key_metadata,
+        name_mapping=table.metadata.name_mapping,
+    ) as file:
+        for batch in file.iter_batches(fields, constants=constants):
+            places = batch.column(batch.num_columns - 1)
+            mask = only_keys.deleted(places, batch.columns[:-1])
+            if mask is not None:
+                found.append(places.to_numpy()[mask])
+    return np.concatenate(found)
+
+
+def _within(positions: PositionBitmap, record_count: int) -> PositionBitmap:
+    """Without positions after the end of the data file, which delete nothing."""
+    if positions.last is None or positions.last < record_count:
+        return positions
+    rows = positions.to_positions()
+    return PositionBitmap.from_positions(rows[rows < record_count])
+
+
+def _vectors(deletes: RowDeletes, matches: DeleteMatches, copied: npt.NDArray[np.bool_]) -> pa.StructArray:
+    places = pa.array(matches.vector.start, mask=~copied)
+    entries = deletes.index.entries(Scope.VECTOR)
+    columns = []
+    for name, part in zip(_ENTRY_NAMES, VECTOR_TYPE, strict=True):
+        column = entries[name].take(places)
+        column = column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
+        columns.append(pc.fill_null(column, pa.scalar("" if pa.types.is_string(part.type) else 0, part.type)))
+    return pa.StructArray.from_arrays(columns, fields=list(VECTOR_TYPE), mask=pa.array(~copied))
