@@ -1,0 +1,53 @@
+"""The live files of a snapshot as Arrow rows: ``add`` actions with typed statistics. PROTOCOL "Add File"."""
+
+from __future__ import annotations
+
+import pyarrow as pa
+
+from deltaberg.delta.actions import Metadata
+from deltaberg.delta.column_mapping import ColumnMapping
+from deltaberg.delta.file_actions import DELETION_VECTOR, STRING_MAP
+from deltaberg.delta.stats import stats_type
+
+_TAIL = (
+    pa.field("deletion_vector", DELETION_VECTOR),
+    pa.field("base_row_id", pa.int64()),
+    pa.field("default_row_commit_version", pa.int64()),
+    pa.field("clustering_provider", pa.string()),
+    pa.field("tags", STRING_MAP),
+)
+
+
+def add_schema(partition_values: pa.StructType, stats: pa.StructType) -> pa.Schema:
+    """ADD_SCHEMA of a table.
+
+    ``path`` is as logged (a URI, relative or absolute); ``partition_values`` are the logged texts, null for the empty
+    one, named physically; ``stats`` is null where the log has none; sizes are bytes, times milliseconds since 1970.
+    """
+    return pa.schema(
+        [
+            pa.field("path", pa.string(), nullable=False),
+            pa.field("partition_values", partition_values),
+            pa.field("size", pa.int64(), nullable=False),
+            pa.field("modification_time", pa.int64()),
+            pa.field("data_change", pa.bool_()),
+            pa.field("stats", stats),
+            *_TAIL,
+        ]
+    )
+
+
+def partition_values_type(metadata: Metadata, mapping: ColumnMapping) -> pa.StructType:
+    """The struct of raw partition values: one string per partition column, by physical name, in the table's order."""
+    return pa.struct(
+        [
+            pa.field(mapping.physical_name(metadata.schema.field(name)), pa.string())
+            for name in metadata.partition_columns
+        ]
+    )
+
+
+def table_add_schema(metadata: Metadata, mapping: ColumnMapping) -> pa.Schema:
+    """ADD_SCHEMA of a table with that metadata and mapping."""
+    partitions = partition_values_type(metadata, mapping)
+    return add_schema(partitions, stats_type(mapping.physical_schema, exclude=frozenset(partitions.names)))

@@ -1,0 +1,145 @@
+"""Reading checkpoints of every kind: classic, multi-part and V2, in Parquet and JSON, with sidecars.
+
+PROTOCOL "Checkpoints", "Checkpoint Specs" and "Checkpoint Schema". Parquet is streamed: memory does not grow with the
+number of files in the table.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Literal
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from deltaberg.delta.actions import Sidecar
+from deltaberg.delta.add_path import decode_path
+from deltaberg.delta.commit_json import (
+    SMALL_ACTIONS,
+    FileActions,
+    LoggedAction,
+    parse_file_actions,
+    read_action_lines,
+    small_action_of,
+)
+from deltaberg.delta.file_actions import add_rows, remove_rows
+from deltaberg.delta.log_parquet import open_log_parquet
+from deltaberg.delta.log_path import SIDECAR_FOLDER
+from deltaberg.delta.log_segment import Checkpoint
+from deltaberg.errors import error_context
+from deltaberg.storage.protocol import Storage
+
+_ADD_MEMBERS = (
+    "path",
+    "partitionValues",
+    "size",
+    "modificationTime",
+    "dataChange",
+    "deletionVector",
+    "baseRowId",
+    "defaultRowCommitVersion",
+    "clusteringProvider",
+    "tags",
+    "stats_parsed",
+    "stats",
+)
+_REMOVE_MEMBERS = (
+    "path",
+    "deletionTimestamp",
+    "dataChange",
+    "extendedFileMetadata",
+    "partitionValues",
+    "size",
+    "deletionVector",
+    "baseRowId",
+    "defaultRowCommitVersion",
+    "tags",
+)
+
+
+class CheckpointReader:
+    """One checkpoint. Small actions are read once; file actions are streamed anew for every caller."""
+
+    def __init__(self, storage: Storage, log_folder: str, checkpoint: Checkpoint) -> None:
+        self._storage = storage
+        self._log_folder = log_folder
+        self._checkpoint = checkpoint
+        self._small: tuple[LoggedAction, ...] | None = None
+
+    @property
+    def version(self) -> int:
+        return self._checkpoint.version
+
+    def small_actions(self) -> tuple[LoggedAction, ...]:
+        """Everything but file actions. Raises CorruptLog naming the file that is missing, damaged or contradictory."""
+        if self._small is None:
+            found: list[LoggedAction] = []
+            for file in self._checkpoint.files:
+                with error_context(version=self.version, path=file.location):
+                    if file.form == "json":
+                        for piece in read_action_lines(self._storage, [file]):
+                            found.extend(piece.small)
+                    else:
+                        found.extend(self._small_of_parquet(file.location))
+            self._small = tuple(found)
+        return self._small
+
+    def adds(self, partition_names: Sequence[str]) -> Iterator[pa.RecordBatch]:
+        """Rows of ``file_actions.add_rows``, a batch at a time."""
+        return self._rows("add", partition_names)
+
+    def removes(self, partition_names: Sequence[str]) -> Iterator[pa.RecordBatch]:
+        """Tombstones: rows of ``file_actions.remove_rows``, a batch at a time."""
+        return self._rows("remove", partition_names)
+
+    def _rows(self, action: Literal["add", "remove"], partition_names: Sequence[str]) -> Iterator[pa.RecordBatch]:
+        for file in self._checkpoint.files:
+            if file.form == "parquet":
+                yield from self._rows_of_parquet(file.location, action, partition_names)
+                continue
+            with error_context(version=self.version, path=file.location):
+                for piece in read_action_lines(self._storage, [file]):
+                    yield _of_kind(parse_file_actions(piece, partition_names), action)
+        for location in self._sidecar_locations():
+            yield from self._rows_of_parquet(location, action, partition_names)
+
+    def _sidecar_locations(self) -> tuple[str, ...]:
+        sidecars = (Sidecar.from_json(each.body) for each in self.small_actions() if each.name == "sidecar")
+        return tuple(self._sidecar_location(sidecar.path) for sidecar in sidecars)
+
+    def _sidecar_location(self, path: str) -> str:
+        decoded = decode_path(path)
+        if "/" in decoded:
+            return decoded if decoded.startswith("/") or ":/" in decoded else f"{self._log_folder}/{decoded}"
+        return f"{self._log_folder}/{SIDECAR_FOLDER}/{decoded}"
+
+    def _small_of_parquet(self, location: str) -> Iterator[LoggedAction]:
+        with open_log_parquet(self._storage, location, version=self.version) as parquet:
+            present = [name for name in SMALL_ACTIONS if parquet.members(name)]
+            for group in range(parquet.num_row_groups):
+                names = parquet.actions_with_values(group, present)
+                for batch in parquet.batches(names, row_groups=[group]) if names else ():
+                    for name in batch.schema.names:
+                        column = batch.column(name)
+                        for body in column.filter(pc.is_valid(column)).to_pylist(maps_as_pydicts="lossy"):
+                            yield small_action_of(name, body, version=self.version, location=location)
+
+    def _rows_of_parquet(
+        self, location: str, action: Literal["add", "remove"], partition_names: Sequence[str]
+    ) -> Iterator[pa.RecordBatch]:
+        members, rows = (_ADD_MEMBERS, add_rows) if action == "add" else (_REMOVE_MEMBERS, remove_rows)
+        with (
+            error_context(version=self.version, path=location),
+            open_log_parquet(self._storage, location, version=self.version) as parquet,
+        ):
+            present = parquet.members(action)
+            columns = [f"{action}.{name}" for name in members if name in present]
+            for batch in parquet.batches(columns) if columns else ():
+                structs = batch.column(action)
+                structs = structs.filter(pc.is_valid(structs)) if structs.null_count else structs
+                if len(structs):
+                    yield rows(structs, partition_names)
+
+
+def _of_kind(actions: FileActions, action: Literal["add", "remove"]) -> pa.RecordBatch:
+    return actions.adds if action == "add" else actions.removes
