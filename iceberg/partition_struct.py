@@ -21,22 +21,23 @@ class PartitionStruct:
 
     def __init__(self, metadata: TableMetadata) -> None:
         self._metadata = metadata
+        names: dict[int, str] = {}
         chosen: dict[int, tuple[PartitionField, pa.DataType]] = {}
         for spec in sorted(metadata.partition_specs, key=lambda each: -each.spec_id):
             kinds = spec.partition_type(metadata.schemas_newest_first).fields
             for part, kind in zip(spec.fields, kinds, strict=True):
+                names.setdefault(part.field_id, part.name)
                 known = chosen.get(part.field_id)
-                # In version 1 a dropped field lives on as void: what it was before says more.
+                # In version 1 a dropped field lives on as void: the type it had before is that of its values.
                 if known is None or isinstance(known[0].transform, VoidTransform):
                     chosen[part.field_id] = (part, arrow_type(kind.type))
         self.field_ids = tuple(sorted(chosen))
-        names = [chosen[field_id][0].name for field_id in self.field_ids]
-        unique = [
-            name if names.count(name) == 1 else f"{name}_{field_id}"
-            for name, field_id in zip(names, self.field_ids, strict=True)
-        ]
+        taken = [names[field_id] for field_id in self.field_ids]
         self.type = pa.struct(
-            [pa.field(name, chosen[field_id][1]) for name, field_id in zip(unique, self.field_ids, strict=True)]
+            [
+                pa.field(name if taken.count(name) == 1 else f"{name}_{field_id}", chosen[field_id][1])
+                for name, field_id in zip(taken, self.field_ids, strict=True)
+            ]
         )
 
     def scalars(self, spec_id: int, partition: pa.StructScalar) -> list[pa.Scalar]:
