@@ -9,7 +9,10 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from deltaberg.delta.scan import scan as scan_delta
 from deltaberg.errors import UsageError, error_context
+from deltaberg.iceberg.read_schema import schema_at
+from deltaberg.iceberg.scan import scan as scan_iceberg
 from deltaberg.migrate.source import IcebergSource, Source
 from deltaberg.row_json import row_objects
 from deltaberg.storage import Storage
@@ -84,14 +87,12 @@ def scan_source(source: Source, *, columns: Iterable[str] | None = None, limit: 
         raise UsageError(f"Cannot limit a scan to {limit} rows: expected 0 or more")
     wanted = None if columns is None else tuple(columns)
     if isinstance(source, IcebergSource):
-        from deltaberg.iceberg.scan import scan as scan_iceberg
-
         version = None if source.snapshot is None else source.snapshot.snapshot_id
-        iceberg_scan = scan_iceberg(source.table, snapshot=source.snapshot, columns=wanted)
+        metadata = source.table.metadata
+        schema_of_ref = None if source.ref is None else schema_at(metadata, snapshot=source.snapshot, ref=source.ref)
+        iceberg_scan = scan_iceberg(source.table, snapshot=source.snapshot, schema=schema_of_ref, columns=wanted)
         schema, opened = iceberg_scan.schema, iceberg_scan.batches
     else:
-        from deltaberg.delta.scan import scan as scan_delta
-
         version = source.snapshot.version
         delta_scan = scan_delta(source.snapshot, columns=wanted)
         schema, opened = delta_scan.schema, delta_scan.batches

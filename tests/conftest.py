@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime as dt
 import json
 import math
+import re
 import struct
 import uuid
 from collections import Counter
@@ -64,13 +65,15 @@ def command(capfd: pytest.CaptureFixture[str]) -> Command:
 
 
 Difference = Callable[..., str]
+_UUID = re.compile("[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}")
 
 
 @pytest.fixture(scope="session")
 def difference() -> Difference:
     """``difference(got, wanted)``: '' when both tables hold the same rows as multisets, else what differs.
 
-    Values, nulls, NaN and column names count; row order, column order and Arrow's flavour of a type do not.
+    Values, nulls, NaN and column names count; row order, column order and Arrow's flavour of a type do not. A uuid is
+    its 16 bytes or its text.
     ``json_columns`` hold JSON text and are compared as JSON; ``signed_zero=True`` tells -0.0 from 0.0.
     """
     return _difference
@@ -111,16 +114,33 @@ def _rows(table: pa.Table, json_columns: tuple[str, ...], signed_zero: bool) -> 
     for name in names:
         values = table.column(name).to_pylist()
         if name in json_columns:
-            values = [json.loads(value) if isinstance(value, str) else value for value in values]
+            values = [_parsed(value) for value in values]
         columns.append([_canonical(value, signed_zero) for value in values])
     for row in zip(*columns, strict=True):
         yield json.dumps(row)
 
 
+def _parsed(value: Any) -> Any:
+    """JSON text as what it says; a variant may stand inside a struct, a list or a map."""
+    match value:
+        case str():
+            try:
+                return json.loads(value)
+            except json.JSONDecodeError:
+                return value
+        case dict():
+            return {key: _parsed(item) for key, item in value.items()}
+        case list():
+            return [_parsed(item) for item in value]
+    return value
+
+
 def _canonical(value: Any, signed_zero: bool) -> Any:
     match value:
-        case None | bool() | int() | str():
+        case None | bool() | int():
             return value
+        case str():
+            return ["bytes", value.replace("-", "")] if _UUID.fullmatch(value) else value
         case float() if math.isnan(value):
             return ["float", "NaN"]
         case float():

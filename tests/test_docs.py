@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import re
 import subprocess
 import sys
@@ -26,10 +27,9 @@ def test_the_command_line_page_is_what_the_commands_say() -> None:
 
 @pytest.mark.parametrize("name", COMMANDS)
 def test_every_command_has_one_line_of_help_and_an_example(name: str) -> None:
-    text = COMMANDS[name].callback.__doc__
-    assert text is not None
+    text = inspect.cleandoc(COMMANDS[name].callback.__doc__)
     assert len(text.splitlines()[0]) <= 50, "the list of commands shows the first line"
-    example = text.split("\b\n    Example:\n")[1].strip()
+    example = text.split("\b\nExample:\n")[1].strip()
     assert example.startswith(f"deltaberg {name} ")
 
 

@@ -20,6 +20,8 @@ import pytest
 CORPUS = Path(__file__).resolve().parents[3] / "shared" / "corpus"
 EXPECTATIONS = Path(__file__).parent / "expectations.json"
 SECONDS_A_CASE = 120
+# Tables whose files are said to be in a bucket: no test touches the network.
+IN_A_BUCKET = {"iceberg/generated_bounds"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -62,6 +64,7 @@ def cases() -> list[Case]:
             facts=json.loads(file.read_text(encoding="utf-8")),
         )
         for file in sorted(CORPUS.glob("*/*/case.json"))
+        if f"{file.parent.parent.name}/{file.parent.name}" not in IN_A_BUCKET
     ]
 
 
