@@ -23,7 +23,7 @@ _CHUNK_BYTES: Final = 64 << 20
 
 
 class AvroWriter:
-    """Writes records of one type to a sink. ``close`` must be called; it does not close the sink.
+    """Writes records of one type to a sink, which stays open.
 
     ``metadata``: the header's key-value pairs besides the schema and the codec; ``sync`` 16 bytes that mark blocks.
     """
@@ -53,7 +53,7 @@ class AvroWriter:
         header = encode_header({key: value.encode() for key, value in pairs.items()}, sync)
         sink.write(header)
         self.length = len(header)
-        """Bytes written so far."""
+        """Bytes written so far; the file is whole after each ``write``."""
 
     def write(self, records: pa.StructArray) -> None:
         """Append records typed as ``arrow_type(kind)``, nested nullability aside."""

@@ -13,6 +13,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from deltaberg.iceberg.content_stats import metrics_from_stats
 from deltaberg.iceberg.data_file import ADDED, DATA, DELETED, EQUALITY_DELETES, EXISTING, data_file_schema
 from deltaberg.iceberg.errors import CorruptMetadata, UnsupportedIcebergFeature, corrupt_context
 from deltaberg.iceberg.location import has_scheme, qualify_location, resolve_locations
@@ -41,7 +42,7 @@ def read_manifest(storage: Storage, manifest: ManifestFile, metadata: TableMetad
         )
     spec = metadata.spec_by_id(manifest.partition_spec_id)
     with corrupt_context(path=manifest.manifest_path):
-        source = open_manifest(storage.get(manifest.manifest_path), spec, metadata)
+        source = open_manifest(storage, manifest.manifest_path, spec, metadata)
         inheritance = _Inheritance(manifest, metadata, source)
         for entries in source.entries:
             yield inheritance.resolve(entries)
@@ -54,6 +55,8 @@ class _Inheritance:
     def __init__(self, manifest: ManifestFile, metadata: TableMetadata, source: ManifestSource) -> None:
         self.manifest = manifest
         self.location = metadata.location
+        self.table_schema = metadata.schema
+        self.has_content_stats = source.has_content_stats
         self.relative = metadata.format_version >= RELATIVE_LOCATIONS
         self.written_relative = source.format_version >= RELATIVE_LOCATIONS
         self.schema = data_file_schema(arrow_type(source.partition))
@@ -86,6 +89,8 @@ class _Inheritance:
         snapshot_id = entries.field("snapshot_id")
         if self.manifest.added_snapshot_id is not None:
             snapshot_id = pc.fill_null(snapshot_id, self.manifest.added_snapshot_id)
+        if self.has_content_stats:
+            columns |= self._metrics(file, columns)
         columns |= {
             "status": status,
             "snapshot_id": snapshot_id,
@@ -113,6 +118,13 @@ class _Inheritance:
                         f"Cannot read manifest: the manifest list says {name} {said}, found {int(seen[status])}",
                         field=name,
                     )
+
+    def _metrics(self, file: pa.StructArray, columns: dict[str, pa.Array]) -> dict[str, pa.Array]:
+        """The metrics maps; where an entry has none, those that its typed statistics stand for."""
+        typed = metrics_from_stats(file.field("content_stats"), self.table_schema)
+        return {
+            name: _first_valid(_typed(columns[name], self.schema.field(name)), maps) for name, maps in typed.items()
+        }
 
     def _add_up(self, status: pa.Array, record_count: pa.Array) -> None:
         codes = status.to_numpy()
@@ -192,6 +204,14 @@ def _invalid(field: str, expected: str, found: object) -> CorruptMetadata:
     return CorruptMetadata(
         f"Cannot read manifest: {field} is invalid (expected {expected}, found {found})", field=field
     )
+
+
+def _first_valid(first: pa.Array, second: pa.Array) -> pa.Array:
+    if first.null_count == 0:
+        return first
+    index = np.arange(len(first), dtype=np.int64)
+    index[first.is_null().to_numpy(zero_copy_only=False)] += len(first)
+    return pa.concat_arrays([first, second]).take(pa.array(index))
 
 
 def _typed(values: pa.Array, field: pa.Field) -> pa.Array:

@@ -12,8 +12,10 @@ from deltaberg.iceberg.avro_container import MAGIC, read_header
 from deltaberg.iceberg.avro_reader import Landmark, read_avro
 from deltaberg.iceberg.avro_resolution import written_type
 from deltaberg.iceberg.avro_schema import AvroRecord, AvroType, AvroUnion, parse_avro_schema
+from deltaberg.iceberg.content_stats import content_stats_type
 from deltaberg.iceberg.errors import CorruptMetadata, UnsupportedIcebergFeature
 from deltaberg.iceberg.manifest_entry import (
+    CONTENT_STATS,
     DATA_FILE,
     FILE_FORMAT,
     FILE_FORMATS,
@@ -21,6 +23,7 @@ from deltaberg.iceberg.manifest_entry import (
     PARTITION,
     read_type,
 )
+from deltaberg.iceberg.manifest_parquet import ParquetManifest
 from deltaberg.iceberg.partition_spec import PartitionField, PartitionSpec
 from deltaberg.iceberg.table_metadata import TableMetadata
 from deltaberg.iceberg.transforms import UnknownTransform, VoidTransform
@@ -44,18 +47,20 @@ from deltaberg.iceberg.types import (
     UnknownType,
     UuidType,
 )
+from deltaberg.storage.protocol import Storage
 
 PARQUET_MAGIC: Final = b"PAR1"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ManifestSource:
-    """``entries`` are structs typed ``read_type(partition)``; ``field_ids`` are those that the file has at the top
-    level of an entry, ``properties`` its key-value metadata."""
+    """``entries`` are structs typed ``read_type(partition)``, with ``content_stats`` where ``has_content_stats``;
+    ``field_ids`` are those that the file has at the top level of an entry, ``properties`` its key-value metadata."""
 
     properties: Mapping[str, str]
     field_ids: frozenset[int]
     partition: StructType
+    has_content_stats: bool
     entries: Iterator[pa.StructArray]
 
     @property
@@ -69,10 +74,13 @@ class ManifestSource:
         return int(text)
 
 
-def open_manifest(data: bytes, spec: PartitionSpec, metadata: TableMetadata) -> ManifestSource:
-    """Open a manifest that is in memory, by its magic bytes."""
+def open_manifest(storage: Storage, location: str, spec: PartitionSpec, metadata: TableMetadata) -> ManifestSource:
+    """Open a manifest, in the format that its first bytes tell. Raises CorruptMetadata and StorageError."""
+    data = storage.get(location)
     if data[: len(MAGIC)] == MAGIC:
         return _open_avro(data, spec, metadata)
+    if data[: len(PARQUET_MAGIC)] == PARQUET_MAGIC:
+        return _open_parquet(storage, location, spec, metadata)
     raise CorruptMetadata(
         f"Cannot read manifest: expected an Avro or Parquet file, found one that starts with {data[:4]!r}",
         field="magic",
@@ -135,6 +143,19 @@ def readable_as(written: Type, wanted: Type) -> bool:
             return written == wanted
 
 
+def _open_parquet(storage: Storage, location: str, spec: PartitionSpec, metadata: TableMetadata) -> ManifestSource:
+    manifest = ParquetManifest(storage, location)
+    partition = partition_type(spec, metadata, manifest.partition_types())
+    stats = content_stats_type(metadata.schema) if manifest.has_content_stats else None
+    return ManifestSource(
+        properties=manifest.properties,
+        field_ids=manifest.field_ids,
+        partition=partition,
+        has_content_stats=manifest.has_content_stats,
+        entries=manifest.entries(read_type(partition, stats)),
+    )
+
+
 def _open_avro(data: bytes, spec: PartitionSpec, metadata: TableMetadata) -> ManifestSource:
     header = read_header(data)
     schema = parse_avro_schema(header.metadata["avro.schema"])
@@ -152,6 +173,8 @@ def _open_avro(data: bytes, spec: PartitionSpec, metadata: TableMetadata) -> Man
             )
         written[each.field_id] = written_type(each.type, f"partition.{each.name}")
     partition = partition_type(spec, metadata, written)
+    has_content_stats = _by_id(data_file, CONTENT_STATS) is not None
+    stats = content_stats_type(metadata.schema) if has_content_stats else None
     landmark = Landmark(
         field_id=FILE_PATH,
         text=f"{metadata.location.rstrip('/')}/".encode(),
@@ -166,7 +189,8 @@ def _open_avro(data: bytes, spec: PartitionSpec, metadata: TableMetadata) -> Man
         },
         field_ids=frozenset(each.field_id for each in schema.fields if each.field_id is not None),
         partition=partition,
-        entries=read_avro(data, read_type(partition), header=header, landmark=landmark),
+        has_content_stats=has_content_stats,
+        entries=read_avro(data, read_type(partition, stats), header=header, landmark=landmark),
     )
 
 

@@ -22,11 +22,15 @@ from deltaberg.iceberg.data_file import ADDED, DATA, DELETED, EXISTING
 from deltaberg.iceberg.errors import InvalidIcebergRequest
 from deltaberg.iceberg.manifest_entry import BLOCK_SIZE_DEFAULT, entry_type
 from deltaberg.iceberg.manifest_list import UNASSIGNED_SEQUENCE_NUMBER, ManifestContent, ManifestFile
+from deltaberg.iceberg.manifest_parquet import ParquetManifestWriter
 from deltaberg.iceberg.partition_spec import PartitionSpec
 from deltaberg.iceberg.partition_summary import PartitionSummary
 from deltaberg.iceberg.schema import Schema
 from deltaberg.iceberg.types import StructType, arrow_type
 from deltaberg.storage.protocol import Storage
+
+PARQUET_MANIFESTS: Final = 4
+"""The first format version whose manifests are Parquet files, as released software writes them."""
 
 _STATUSES: Final = (EXISTING, ADDED, DELETED)
 _KINDS: Final = {ManifestContent.DATA: "data", ManifestContent.DELETES: "deletes"}
@@ -37,8 +41,8 @@ class ManifestWriter:
 
     ``schemas``: the table's schemas, the current one first. ``snapshot_id`` is stored in added entries that have
     none. Batches are of ``data_file_schema`` with the spec's partition type. Their sequence numbers and first row ids
-    are stored as they are: null in an added entry means that it is inherited when the manifest is read. Nothing is
-    visible at ``location`` before the context ends, and nothing at all when it ends with an error.
+    are stored as they are: null in an added entry means that it is inherited when the manifest is read. ``codec`` is
+    Avro's; Parquet manifests (version 4) are gzipped. Nothing is visible at ``location`` before the context ends, and nothing at all when it ends with an error.
     """
 
     def __init__(
@@ -79,14 +83,7 @@ class ManifestWriter:
     def __enter__(self) -> ManifestWriter:
         self._sink = self._output.__enter__()
         try:
-            self._writer = AvroWriter(
-                self._sink,
-                self.type,
-                name="manifest_entry",
-                codec=self._codec,
-                metadata=self._properties,
-                sync=self._sync,
-            )
+            self._writer = self._open_writer()
         except BaseException as error:
             self._output.__exit__(type(error), error, error.__traceback__)
             raise
@@ -96,8 +93,22 @@ class ManifestWriter:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> bool | None:
         if error is None:
+            if isinstance(self._writer, ParquetManifestWriter):
+                self._writer.close()
             self._manifest = self._described(self._writer.length)
         return self._output.__exit__(kind, error, trace)
+
+    def _open_writer(self) -> AvroWriter | ParquetManifestWriter:
+        if self.format_version >= PARQUET_MANIFESTS:
+            return ParquetManifestWriter(self._sink, self.type, metadata=self._properties)
+        return AvroWriter(
+            self._sink,
+            self.type,
+            name="manifest_entry",
+            codec=self._codec,
+            metadata=self._properties,
+            sync=self._sync,
+        )
 
     @property
     def length(self) -> int:
