@@ -39,6 +39,7 @@ class ReadField:
     ``type`` is the result's type, nested types included. ``children``: the fields of a struct; one, ``element``, for
     a list; ``key`` and ``value`` for a map. ``default`` stands for a field that the file lacks; None is null.
     ``kind`` "variant" reads a Variant: as JSON text when ``type`` is a string, else as a struct of metadata and value.
+    "geometry" is WKB and "uuid" 16 bytes; both are read like other bytes, and annotated when they are written.
     """
 
     name: str
@@ -48,7 +49,7 @@ class ReadField:
     physical_name: str
     children: tuple[ReadField, ...] = ()
     default: pa.Scalar | None = None
-    kind: Literal["plain", "variant", "geometry"] = "plain"
+    kind: Literal["plain", "variant", "geometry", "uuid"] = "plain"
 
 
 class _Column(Protocol):
