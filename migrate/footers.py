@@ -16,7 +16,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from deltaberg.datafile import FileField, ParquetSource
+from deltaberg.datafile import DataFileError, FileField, ParquetSource, ReadField
 from deltaberg.datafile.file_schema import has_field_ids, walk
 from deltaberg.datafile.parquet_schema import two_level_lists
 from deltaberg.storage import Storage
@@ -81,6 +81,43 @@ def read_row_counts(storage: Storage, locations: Sequence[str]) -> list[int]:
             return source.num_rows
 
     return in_parallel(rows, locations)
+
+
+def differs_from_constant(
+    storage: Storage, locations: Sequence[str], name: str, values: pa.Array
+) -> npt.NDArray[np.bool_]:
+    """For which files a column holds anything but one value; the column is read, the others are not.
+
+    locations: Parquet files. name: of a top-level column. values: what each file should hold throughout, null for null.
+    NaN equals NaN and -0.0 differs from 0.0.
+    """
+    wanted = dict(zip(locations, values, strict=True))
+
+    def differs(location: str) -> bool:
+        column = ReadField(name=name, type=values.type, physical_name=name)
+        with ParquetSource(storage, location) as source:
+            try:
+                return any(
+                    not _all_equal(batch.column(0), wanted[location])
+                    for batch in source.iter_batches([column], match="name")
+                )
+            except DataFileError:
+                return True  # the column does not even read as the declared type
+
+    return np.array(in_parallel(differs, locations), dtype=bool)
+
+
+def _all_equal(values: pa.Array, wanted: pa.Scalar) -> bool:
+    if not wanted.is_valid:
+        return bool(values.null_count == len(values))
+    if values.null_count:
+        return False
+    if pa.types.is_floating(values.type):
+        bits = pa.int32() if values.type.bit_width == 32 else pa.int64()
+        equal = pc.equal(values.view(bits), pa.array([wanted.as_py()], values.type).view(bits)[0])
+        nan = pc.and_(pc.is_nan(values), pc.is_nan(wanted))
+        return bool(pc.all(pc.or_(equal, nan), min_count=0).as_py())
+    return bool(pc.all(pc.equal(values, wanted), min_count=0).as_py())
 
 
 def in_parallel(work: Callable[[str], T], locations: Sequence[str]) -> list[T]:

@@ -4,16 +4,17 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import Enum
-from typing import TYPE_CHECKING
+from typing import Final
 
-from deltaberg.errors import NotATable
+from deltaberg.delta.snapshot import Snapshot as DeltaSnapshot
+from deltaberg.delta.table import DeltaTable
+from deltaberg.errors import NotATable, UsageError
+from deltaberg.iceberg.metadata_location import METADATA_FOLDER, is_metadata_file
+from deltaberg.iceberg.snapshot import Snapshot as IcebergSnapshot
+from deltaberg.iceberg.table import Table as IcebergTable
+from deltaberg.storage import Storage
 
-if TYPE_CHECKING:
-    from deltaberg.delta.table import DeltaTable
-    from deltaberg.delta.table import Snapshot as DeltaSnapshot
-    from deltaberg.iceberg.snapshot import Snapshot as IcebergSnapshot
-    from deltaberg.iceberg.table import Table as IcebergTable
-    from deltaberg.storage.protocol import Storage
+_LOG_FOLDER: Final = "_delta_log"
 
 
 class TableFormat(str, Enum):
@@ -77,4 +78,42 @@ def open_source(
     Raises NotATable where neither format's metadata stands, UsageError where both do and ``format`` is not given
     or where a selector belongs to the other format.
     """
-    raise NotATable(f"Cannot open {location}: no Iceberg or Delta metadata there")
+    folder = location.rstrip("/") or location
+    found = format if format is not None else _detect(folder, storage)
+    if found is TableFormat.ICEBERG:
+        if version is not None:
+            raise UsageError(
+                f"Cannot open version {version} of {location}: it is an Iceberg table; choose with --snapshot-id or --ref"
+            )
+        table = IcebergTable.open(folder, storage)
+        snapshot = table.snapshot_for(snapshot_id=snapshot_id, ref=ref, as_of_ms=as_of_ms)
+        return IcebergSource(table=table, snapshot=snapshot, ref=ref, storage=storage, location=location)
+    if snapshot_id is not None or ref is not None:
+        what = f"snapshot {snapshot_id}" if snapshot_id is not None else f"ref {ref}"
+        raise UsageError(f"Cannot open {what} of {location}: it is a Delta table; choose with --version")
+    delta = DeltaTable.open(folder, storage)
+    return DeltaSource(
+        table=delta, snapshot=delta.snapshot(version=version, as_of_ms=as_of_ms), storage=storage, location=location
+    )
+
+
+def _detect(folder: str, storage: Storage) -> TableFormat:
+    if is_metadata_file(folder):
+        return TableFormat.ICEBERG
+    delta = next(iter(storage.list(f"{folder}/{_LOG_FOLDER}")), None) is not None
+    iceberg = any(
+        is_metadata_file(info.location)
+        for place in (f"{folder}/{METADATA_FOLDER}", folder)
+        for info in storage.list(place)
+    )
+    if delta and iceberg:
+        raise UsageError(
+            f"Cannot tell which table of {folder} is meant: it holds an Iceberg and a Delta table; choose with --format"
+        )
+    if not delta and not iceberg:
+        raise NotATable(
+            f"Cannot open {folder}: expected an Iceberg table (metadata/*.metadata.json) or a Delta table "
+            f"({_LOG_FOLDER}/), found neither",
+            path=folder,
+        )
+    return TableFormat.DELTA if delta else TableFormat.ICEBERG

@@ -62,13 +62,20 @@ COLLATION: Final = Code(
     example="a Delta column `s string collate UNICODE_CI`",
     strict=Severity.REFUSE,
 )
-CHAR_PADDING: Final = Code(
-    name="char-length-not-carried",
+CHAR_LENGTH: Final = Code(
+    name="char-length-recorded",
     severity=Severity.INFO,
     to=_ICEBERG,
-    reason="char and varchar are strings with a length rule; the strings are carried as the files hold them, "
-    "while Spark pads char on reading.",
-    remedy="Pad in queries where it matters.",
+    reason="char and varchar are strings with a rule of length; Iceberg has the strings only.",
+    remedy="Keep writing through the Delta table, or enforce the length elsewhere.",
+    example="a Delta column `c varchar(5)`",
+)
+CHAR_PADDING: Final = Code(
+    name="char-padding",
+    severity=Severity.REWRITE,
+    to=_ICEBERG,
+    reason="Delta's readers pad char(n) columns with spaces when they read them; the files hold them without.",
+    remedy="Nothing to do; files that hold the column are written anew, padded.",
     example="a Delta column `c char(5)`",
 )
 RULE_NOT_ENFORCED: Final = Code(
@@ -464,6 +471,22 @@ EMPTY_SOURCE: Final = Code(
     reason="The source has no snapshot yet; the target is an empty table.",
     remedy="Nothing to do.",
     example="a newly created Iceberg table",
+)
+VECTOR_EXCEEDS_FILE: Final = Code(
+    name="deletion-vector-exceeds-file",
+    severity=Severity.REFUSE,
+    to=_BOTH,
+    reason="The log says that more rows are deleted than the file has; one of the two numbers is wrong.",
+    remedy="Repair the source.",
+    example="a deletion vector of cardinality 10 for a file of 5 rows",
+)
+SCHEMA_CONTRADICTORY: Final = Code(
+    name="schema-contradictory",
+    severity=Severity.REFUSE,
+    to=_BOTH,
+    reason="The source's schema breaks a rule that readers of the target rely on.",
+    remedy="Repair the source.",
+    example="two columns with one column mapping id, an id above 2147483447",
 )
 NO_COLUMNS: Final = Code(
     name="no-columns",

@@ -12,7 +12,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from deltaberg.delta.add_file import DELETION_VECTOR, STRING_MAP
+from deltaberg.delta.file_actions import DELETION_VECTOR, STRING_MAP
 from deltaberg.iceberg.data_file import ADDED, DATA, data_file_schema
 from deltaberg.translate.schema import LeafPair
 from deltaberg.translate.statistics import delta_to_iceberg_metrics, iceberg_to_delta_stats

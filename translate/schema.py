@@ -228,7 +228,7 @@ class _ToIceberg:
                 self.findings.append(Finding(code=codes.RULE_NOT_ENFORCED, what=name, detail=rule))
         if _CHAR_KEY in column.metadata:
             detail = str(column.metadata[_CHAR_KEY])
-            self.findings.append(Finding(code=codes.CHAR_PADDING, what=name, detail=detail))
+            self.findings.append(Finding(code=codes.CHAR_LENGTH, what=name, detail=detail))
         if DEFAULT_KEY in column.metadata and str(column.metadata[DEFAULT_KEY]).strip().upper() != "NULL":
             text = str(column.metadata[DEFAULT_KEY])
             if _literal_default(column) is None:

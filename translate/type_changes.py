@@ -5,10 +5,12 @@ Delta: "Type Widening" and ``delta.typeChanges``. Iceberg: "Schema Evolution", v
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Final
 
 from deltaberg.delta import types as delta
+from deltaberg.delta.types import type_name
 from deltaberg.iceberg import types as ice
 
 TYPE_CHANGES_KEY: Final = "delta.typeChanges"
@@ -44,6 +46,16 @@ def iceberg_can_promote(narrow: ice.Type, wide: ice.Type, *, format_version: int
             return format_version >= 3
         case _:
             return False
+
+
+def widening_chain(narrow: Iterable[delta.DeltaType], wide: delta.DeltaType) -> tuple[TypeChange, ...]:
+    """The changes that lead from the narrowest type through the others to the present one, as Delta records them."""
+    steps: list[delta.DeltaType] = []
+    for kind in narrow:
+        place = sum(delta_can_widen(other, kind) for other in steps)
+        steps.insert(place, kind)
+    pairs = zip(steps, [*steps[1:], wide], strict=True)
+    return tuple(TypeChange(from_type=type_name(before), to_type=type_name(after)) for before, after in pairs)
 
 
 def delta_can_widen(narrow: delta.DeltaType, wide: delta.DeltaType) -> bool:

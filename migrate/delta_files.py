@@ -1,0 +1,85 @@
+"""The live files of a Delta version, each with where it is, its physical rows and what its footer shows."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from deltaberg.delta.add_path import location_array
+from deltaberg.migrate.footers import FooterSurvey, name_pattern, read_row_counts
+from deltaberg.migrate.locations import real_locations
+from deltaberg.migrate.source import DeltaSource
+
+_SAME_COMMIT_MS = 10_000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeltaFiles:
+    """One batch. locations: where the files really are. record_counts: physical rows. facts: places in the survey's
+    ``facts``. deleted: rows that deletion vectors take."""
+
+    adds: pa.RecordBatch
+    locations: pa.Array
+    record_counts: pa.Array
+    facts: npt.NDArray[np.int32]
+
+    @property
+    def deleted(self) -> pa.Array:
+        return pc.fill_null(pc.struct_field(self.adds.column("deletion_vector"), "cardinality"), 0)
+
+    @property
+    def stats(self) -> pa.StructArray:
+        return self.adds.column("stats")
+
+    def rows_of(self, mask: npt.NDArray[np.bool_]) -> int:
+        """Live rows of some of the files."""
+        return int(pc.subtract(self.record_counts, self.deleted).to_numpy()[mask].sum())
+
+
+class DeltaFileReader:
+    """Streams a version's files as often as asked; footers are read the first time only."""
+
+    def __init__(self, source: DeltaSource, *, deep: bool) -> None:
+        self._source = source
+        self.survey = FooterSurvey(source.storage, deep=deep)
+        self._row_counts: dict[str, int] = {}
+
+    @property
+    def counted_by_footer(self) -> int:
+        """Files whose row count the log does not state."""
+        return len(self._row_counts)
+
+    def batches(self) -> Iterator[DeltaFiles]:
+        """Every live file. Raises what reading the log and, where needed, footers raises."""
+        for adds in self._source.snapshot.add_files():
+            if adds.num_rows:
+                yield self.describe(adds)
+
+    def describe(self, adds: pa.RecordBatch) -> DeltaFiles:
+        """The same for a batch of ADD_SCHEMA."""
+        locations = real_locations(self._source.storage, location_array(adds, self._source.snapshot.table_root))
+        formats = pa.repeat(pa.scalar("parquet"), adds.num_rows)
+        facts = self.survey.observe(locations, formats, _groups(adds, locations))
+        counts = pc.struct_field(adds.column("stats"), "num_records")
+        if counts.null_count:
+            counts = self._counted(counts, locations)
+        return DeltaFiles(adds=adds, locations=locations, record_counts=counts, facts=facts)
+
+    def _counted(self, counts: pa.Array, locations: pa.Array) -> pa.Array:
+        missing = pc.is_null(counts)
+        wanted = locations.filter(missing).to_pylist()
+        unread = [location for location in wanted if location not in self._row_counts]
+        self._row_counts.update(zip(unread, read_row_counts(self._source.storage, unread), strict=True))
+        return pc.replace_with_mask(counts, missing, pa.array([self._row_counts[each] for each in wanted], pa.int64()))
+
+
+def _groups(adds: pa.RecordBatch, locations: pa.Array) -> pa.Array:
+    """Files of one writer and commit: written within seconds, named alike, of one row commit version."""
+    moment = pc.divide(pc.fill_null(adds.column("modification_time"), 0), _SAME_COMMIT_MS).cast(pa.string())
+    version = pc.fill_null(adds.column("default_row_commit_version"), -1).cast(pa.string())
+    return pc.binary_join_element_wise(moment, version, name_pattern(locations), "|")

@@ -1,0 +1,310 @@
+"""What a Delta version's files say about being read by Iceberg: one pass, read-only."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Final
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from deltaberg.datafile import FileField
+from deltaberg.delta.char_padding import has_char, padded
+from deltaberg.delta.column_mapping import MappingMode
+from deltaberg.delta.partition_values import decode_partition_values
+from deltaberg.delta.types import (
+    ArrayType,
+    DateType,
+    DeltaType,
+    DoubleType,
+    FloatType,
+    MapType,
+    StructType,
+    TimestampNtzType,
+    TimestampType,
+)
+from deltaberg.iceberg.row_lineage import ROW_ID
+from deltaberg.migrate.delta_files import DeltaFileReader, DeltaFiles
+from deltaberg.migrate.footers import FileFacts, differs_from_constant
+from deltaberg.migrate.source import DeltaSource
+from deltaberg.translate import codes
+from deltaberg.translate.field_ids import Path, physical_name
+from deltaberg.translate.file_columns import Obstacle, held_by_path, iceberg_obstacles
+from deltaberg.translate.findings import Code, Finding
+from deltaberg.translate.lineage import DeltaLineage
+from deltaberg.translate.options import ConvertOptions
+from deltaberg.translate.stored_values import int96_may_overflow, rebase_may_matter
+
+_WITHOUT_ZONE: Final = r"^\s*\d{4,}-\d\d-\d\d([ T][0-9:.]*)?\s*$"
+_DOUBTFUL_PARTITION_TYPES: Final = (TimestampType, TimestampNtzType, FloatType, DoubleType)
+
+Mask = npt.NDArray[np.bool_]
+
+
+@dataclass(slots=True, kw_only=True)
+class FileTotals:
+    """Sums over the live files. rows: what a reader sees. without_row_id: files without a base row id."""
+
+    files: int = 0
+    rows: int = 0
+    bytes: int = 0
+    vectors: int = 0
+    deleted_rows: int = 0
+    without_row_id: int = 0
+    rewritten_rows: int = 0
+
+
+@dataclass(slots=True, kw_only=True)
+class IcebergSurvey:
+    """totals, and for every code and column the files and rows it touches; rewritten: locations of files to write
+    anew; fresh_rows: locations of files whose row ids Iceberg's readers cannot see; nameless: facts without ids."""
+
+    totals: FileTotals = field(default_factory=FileTotals)
+    marks: dict[tuple[str, str], tuple[Code, int, int]] = field(default_factory=dict)
+    rewritten: set[str] = field(default_factory=set)
+    fresh_rows: set[str] = field(default_factory=set)
+    nameless: dict[int, FileFacts] = field(default_factory=dict)
+    findings: list[Finding] = field(default_factory=list)
+
+    def mark(self, code: Code, what: str, mask: Mask, batch: DeltaFiles) -> None:
+        """Add the files of a batch that a code touches."""
+        files = int(mask.sum())
+        if files:
+            _, known_files, known_rows = self.marks.get((code.name, what), (code, 0, 0))
+            self.marks[(code.name, what)] = (code, known_files + files, known_rows + batch.rows_of(mask))
+
+    def all_findings(self) -> list[Finding]:
+        marked = [
+            Finding(code=code, what=what, files=files, rows=rows)
+            for (_, what), (code, files, rows) in self.marks.items()
+        ]
+        return [*marked, *self.findings]
+
+
+class IcebergSurveyor:
+    """Looks at every file of one Delta version."""
+
+    def __init__(
+        self,
+        source: DeltaSource,
+        reader: DeltaFileReader,
+        options: ConvertOptions,
+        *,
+        schema: StructType,
+        ids: dict[Path, int],
+        lineage: DeltaLineage,
+        format_version: int,
+    ) -> None:
+        """schema: with mapping metadata only where it counts. format_version: the highest that the target may get."""
+        self.source = source
+        self.reader = reader
+        self.options = options
+        self.schema = schema
+        self.ids = ids
+        self.lineage = lineage
+        self.format_version = format_version
+        self.partition_columns = source.snapshot.metadata.partition_columns
+        self.partition_names = frozenset(physical_name(schema.field(name)) for name in self.partition_columns)
+        self.temporal = tuple(_temporal_leaves(schema, (), "", in_collection=False))
+        self.result = IcebergSurvey()
+        self._held_of: dict[int, dict[Path, FileField]] = {}
+        self._obstacles_of: dict[int, tuple[Obstacle, ...]] = {}
+
+    def survey(self) -> IcebergSurvey:
+        """One pass. Raises CorruptLog for partition values that do not parse, and what reading footers raises."""
+        for batch in self.reader.batches():
+            self._add_up(batch)
+            self._look_at_partition_texts(batch)
+            rewritten = np.zeros(len(batch.facts), dtype=bool)
+            for index in np.unique(batch.facts):
+                self._look_at_group(int(index), batch.facts == index, batch, rewritten)
+            if rewritten.any():
+                self.result.rewritten.update(batch.locations.filter(pa.array(rewritten)).to_pylist())
+                self.result.totals.rewritten_rows += batch.rows_of(rewritten)
+        if self.reader.counted_by_footer:
+            count = self.reader.counted_by_footer
+            self.result.findings.append(Finding(code=codes.STATISTICS_FROM_FOOTERS, what="row counts", files=count))
+        return self.result
+
+    def _add_up(self, batch: DeltaFiles) -> None:
+        totals, deleted = self.result.totals, batch.deleted
+        totals.files += batch.adds.num_rows
+        totals.bytes += pc.sum(batch.adds.column("size")).as_py()
+        totals.vectors += batch.adds.num_rows - batch.adds.column("deletion_vector").null_count
+        totals.deleted_rows += pc.sum(deleted).as_py()
+        totals.rows += pc.sum(batch.record_counts).as_py() - pc.sum(deleted).as_py()
+        totals.without_row_id += batch.adds.column("base_row_id").null_count
+        too_many = pc.greater(deleted, batch.record_counts)
+        if pc.any(too_many).as_py():
+            row = pc.index(too_many, True).as_py()
+            detail = f"{deleted[row]} of {batch.record_counts[row]} rows"
+            what = str(batch.locations[row])
+            self.result.findings.append(Finding(code=codes.VECTOR_EXCEEDS_FILE, what=what, detail=detail, files=1))
+
+    def _look_at_partition_texts(self, batch: DeltaFiles) -> None:
+        """Values must parse; instants should say their zone."""
+        for name in self.partition_columns:
+            column, texts = self.schema.field(name), self._texts(batch, name)
+            self._decoded(texts, name)
+            if isinstance(column.type, TimestampType):
+                zoneless = pc.fill_null(pc.match_substring_regex(texts, _WITHOUT_ZONE), False)
+                self.result.mark(codes.PARTITION_TIMEZONE, name, _mask(zoneless), batch)
+
+    def _texts(self, batch: DeltaFiles, name: str) -> pa.Array:
+        return pc.struct_field(batch.adds.column("partition_values"), [self.partition_columns.index(name)])
+
+    def _decoded(self, texts: pa.Array, name: str) -> pa.Array:
+        return decode_partition_values(
+            texts,
+            self.schema.field(name).type,
+            column=name,
+            partition_timezone=self.options.partition_timezone,
+        )
+
+    def _look_at_group(self, index: int, here: Mask, batch: DeltaFiles, rewritten: Mask) -> None:
+        facts = self.reader.survey.facts[index]
+        if not facts.has_ids:
+            self.result.nameless[index] = facts
+        for obstacle in self._obstacles(index, facts):
+            self.result.mark(obstacle.code, obstacle.column, here, batch)
+            rewritten |= here
+        held = self._held(index, facts)
+        for leaf in self.temporal:
+            found = held.get(leaf.path)
+            if found is not None and leaf.path[0] not in self.partition_names:
+                self._look_at_legacy_forms(leaf, found, facts, here, batch, rewritten)
+        if facts.has_ids:
+            self._look_at_partition_columns(held, here, batch, rewritten)
+        self._look_at_lineage(facts, here, batch, rewritten)
+
+    def _look_at_legacy_forms(
+        self,
+        leaf: TemporalLeaf,
+        found: FileField,
+        facts: FileFacts,
+        here: Mask,
+        batch: DeltaFiles,
+        rewritten: Mask,
+    ) -> None:
+        """INT96 and the hybrid calendar do no harm where statistics prove that all values are modern."""
+        if found.first_leaf in facts.int96:
+            doubtful = (
+                here
+                if leaf.in_collection
+                else here & _mask(int96_may_overflow(batch.stats, leaf.path, batch.record_counts))
+            )
+            self.result.mark(codes.INT96_OUT_OF_RANGE, leaf.name, doubtful, batch)
+            self.result.mark(codes.INT96, leaf.name, here & ~doubtful, batch)
+            rewritten |= here if self.options.strict else doubtful
+        if found.calendar is not None:
+            doubtful = (
+                here
+                if leaf.in_collection
+                else here & _mask(rebase_may_matter(batch.stats, leaf.path, leaf.type, batch.record_counts))
+            )
+            self.result.mark(codes.LEGACY_CALENDAR, leaf.name, doubtful, batch)
+            rewritten |= doubtful
+
+    def _look_at_partition_columns(
+        self, held: dict[Path, FileField], here: Mask, batch: DeltaFiles, rewritten: Mask
+    ) -> None:
+        """In files with field ids Iceberg's readers prefer the file's value, so it has to be the log's.
+
+        Only where both could differ is a footer read: null and the empty string, instants, floats.
+        """
+        for name in self.partition_columns:
+            column = self.schema.field(name)
+            found = held.get((physical_name(column),))
+            if found is None:
+                continue
+            texts = self._texts(batch, name)
+            doubtful = isinstance(column.type, _DOUBTFUL_PARTITION_TYPES) or has_char(column)
+            risky = here & (_mask(pc.is_null(texts)) | doubtful)
+            if not risky.any():
+                continue
+            values = padded(self._decoded(texts, name), column).filter(pa.array(risky))
+            locations = batch.locations.filter(pa.array(risky)).to_pylist()
+            differs = np.zeros(len(here), dtype=bool)
+            differs[np.flatnonzero(risky)] = differs_from_constant(self.source.storage, locations, found.name, values)
+            self.result.mark(codes.PARTITION_VALUE_DIFFERS, name, differs, batch)
+            rewritten |= differs
+
+    def _look_at_lineage(self, facts: FileFacts, here: Mask, batch: DeltaFiles, rewritten: Mask) -> None:
+        """Materialised row ids that lack Iceberg's reserved field id are invisible to its readers."""
+        name = self.lineage.row_id_column
+        if not self.lineage.enabled or name is None or facts.fields is None or self.format_version < 3:
+            return
+        stored = next((each for each in facts.fields if each.name == name), None)
+        if stored is None or stored.field_id == ROW_ID.field_id:
+            return
+        self.result.mark(codes.LINEAGE_MATERIALIZED, name, here, batch)
+        if self.options.strict:
+            rewritten |= here
+        else:
+            self.result.fresh_rows.update(batch.locations.filter(pa.array(here)).to_pylist())
+
+    def _obstacles(self, index: int, facts: FileFacts) -> tuple[Obstacle, ...]:
+        found = self._obstacles_of.get(index)
+        if found is None:
+            hidden = () if facts.has_ids else [(name,) for name in self.partition_names]
+            held = self._held(index, facts)
+            obstacles = list(
+                iceberg_obstacles(
+                    facts.fields or (),
+                    self.schema,
+                    self.ids,
+                    held,
+                    format_version=self.format_version,
+                    skip=hidden,
+                )
+            )
+            obstacles.extend(Obstacle(code=codes.TWO_LEVEL_LISTS, column=name) for name in facts.two_level_lists)
+            obstacles.extend(
+                Obstacle(code=codes.CHAR_PADDING, column=column.name)
+                for column in self.schema.fields
+                if has_char(column)
+                and (physical_name(column),) in held
+                and physical_name(column) not in self.partition_names
+            )
+            found = self._obstacles_of[index] = tuple(dict.fromkeys(obstacles))
+        return found
+
+    def _held(self, index: int, facts: FileFacts) -> dict[Path, FileField]:
+        found = self._held_of.get(index)
+        if found is None:
+            by_id = self.source.snapshot.column_mapping.mode is MappingMode.ID
+            found = self._held_of[index] = held_by_path(facts.fields or (), self.schema, self.ids, by_id=by_id)
+        return found
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TemporalLeaf:
+    """A date or timestamp field of a Delta schema."""
+
+    path: Path
+    name: str
+    type: DeltaType
+    in_collection: bool
+
+
+def _temporal_leaves(kind: DeltaType, path: Path, name: str, *, in_collection: bool) -> Iterator[TemporalLeaf]:
+    match kind:
+        case StructType(fields=fields):
+            for column in fields:
+                full = f"{name}.{column.name}" if name else column.name
+                below = (*path, physical_name(column))
+                yield from _temporal_leaves(column.type, below, full, in_collection=in_collection)
+        case ArrayType(element_type=element):
+            yield from _temporal_leaves(element, (*path, "element"), f"{name}.element", in_collection=True)
+        case MapType(key_type=key, value_type=value):
+            yield from _temporal_leaves(key, (*path, "key"), f"{name}.key", in_collection=True)
+            yield from _temporal_leaves(value, (*path, "value"), f"{name}.value", in_collection=True)
+        case DateType() | TimestampType():
+            yield TemporalLeaf(path=path, name=name, type=kind, in_collection=in_collection)
+
+
+def _mask(values: pa.Array) -> Mask:
+    return np.asarray(values.to_numpy(zero_copy_only=False), dtype=bool)
