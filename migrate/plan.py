@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any
+from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
-from deltaberg.errors import Unsupported
-from deltaberg.migrate.source import Source, TableFormat
+from deltaberg.errors import UsageError
+from deltaberg.migrate.delta_target import DeltaDesign, design_delta
+from deltaberg.migrate.iceberg_target import IcebergDesign, design_iceberg
+from deltaberg.migrate.position import position_of
+from deltaberg.migrate.source import DeltaSource, IcebergSource, Source, TableFormat
+from deltaberg.translate.findings import Finding, Severity, merge
 from deltaberg.translate.options import ConvertOptions
+from deltaberg.translate.types import TYPE_MAPPINGS
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -80,9 +87,120 @@ class Plan:
         }
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PreparedPlan:
+    """A plan with the decisions that ``convert`` carries out."""
+
+    plan: Plan
+    design: IcebergDesign | DeltaDesign
+    options: ConvertOptions
+
+
 def plan(source: Source, *, to: TableFormat | str, options: ConvertOptions | None = None) -> Plan:
     """Decide for every property and every file what a conversion will do. Writes nothing.
 
     Raises UsageError where ``to`` is the source's own format or an option does not apply to it.
     """
-    raise Unsupported(f"Cannot plan a conversion to {to}: nothing is carried yet")
+    return prepare(source, to=to, options=options).plan
+
+
+def prepare(source: Source, *, to: TableFormat | str, options: ConvertOptions | None = None) -> PreparedPlan:
+    """``plan``, and the decisions behind it."""
+    options = options or ConvertOptions()
+    _check_request(source, TableFormat(to), options)
+    match source:
+        case DeltaSource():
+            return _to_iceberg(source, options)
+        case IcebergSource():
+            return _to_delta(source, options)
+
+
+def _check_request(source: Source, to: TableFormat, options: ConvertOptions) -> None:
+    if to is source.format:
+        raise UsageError(f"Cannot convert {source.location} to {to.value}: it is a table of that format already")
+    for kind, target in options.type_mappings.items():
+        known = TYPE_MAPPINGS.get(kind)
+        if known is None or target not in known:
+            choices = ", ".join(f"{name}={each}" for name, targets in TYPE_MAPPINGS.items() for each in targets)
+            raise UsageError(f"Cannot map type {kind} to {target}: expected one of {choices}")
+    try:
+        ZoneInfo(options.partition_timezone)
+    except (ZoneInfoNotFoundError, ValueError, OSError) as error:
+        raise UsageError(
+            f"Cannot use the time zone {options.partition_timezone!r}: expected a name such as Europe/Berlin"
+        ) from error
+
+
+def _to_iceberg(source: DeltaSource, options: ConvertOptions) -> PreparedPlan:
+    design = design_iceberg(source, options)
+    totals = design.totals
+    made = Plan(
+        source=describe_source(source),
+        target={
+            "format": TableFormat.ICEBERG.value,
+            "format_version": design.format_version,
+            "partitioning": [field.name for field in design.spec.fields],
+            "row_lineage": design.carries_lineage,
+        },
+        items=_items(design.findings, strict=options.strict),
+        files=totals.files,
+        rows=totals.rows,
+        bytes=totals.bytes,
+        shared_files=totals.files - len(design.rewritten),
+        rewritten_files=len(design.rewritten),
+        deletes={"vectors": totals.vectors, "position": 0, "equality": 0, "rows": totals.deleted_rows},
+    )
+    return PreparedPlan(plan=made, design=design, options=options)
+
+
+def _to_delta(source: IcebergSource, options: ConvertOptions) -> PreparedPlan:
+    design = design_delta(source, options)
+    rewritten = sum(group.files for group in design.groups if (group.facts, group.spec_id) in design.rewritten)
+    files = sum(group.files for group in design.groups)
+    made = Plan(
+        source=describe_source(source),
+        target={
+            "format": TableFormat.DELTA.value,
+            "column_mapping": design.mode.value,
+            "partitioning": [column.name for column in design.partitioning.columns],
+            "row_tracking": design.lineage,
+        },
+        items=_items(design.findings, strict=options.strict),
+        files=files,
+        rows=sum(group.rows for group in design.groups),
+        bytes=sum(group.bytes for group in design.groups),
+        shared_files=files - rewritten,
+        rewritten_files=rewritten,
+        deletes=dict(design.deletes),
+    )
+    return PreparedPlan(plan=made, design=design, options=options)
+
+
+def describe_source(source: Source) -> dict[str, Any]:
+    """The table and state that a plan or report is about."""
+    position = position_of(source)
+    return {
+        "format": source.format.value,
+        "location": source.location,
+        "uuid": position.uuid,
+        "version": position.version,
+        **({"ref": position.ref} if position.ref is not None else {}),
+    }
+
+
+def _items(findings: Iterable[Finding], *, strict: bool) -> tuple[PlanItem, ...]:
+    merged = merge(findings)
+    items = [
+        PlanItem(
+            code=finding.code.name,
+            severity=finding.effective_severity(strict=strict).value,
+            what=finding.what,
+            reason=f"{finding.code.reason} ({finding.detail})" if finding.detail else finding.code.reason,
+            remedy=finding.remedy if finding.remedy is not None else finding.code.remedy,
+            files=finding.files,
+            rows=finding.rows,
+        )
+        for finding in merged
+    ]
+    order = [severity.value for severity in reversed(Severity)]
+    return tuple(sorted(items, key=lambda item: order.index(item.severity)))
