@@ -11,8 +11,8 @@ if TYPE_CHECKING:
     from rich.console import Console
     from rich.table import Table
 
-# A pipe has no width: wide enough that nothing wraps, which is what grep and awk want.
-PIPE_WIDTH = 240
+# A pipe has no width: nothing wraps there, which is what grep and awk want.
+PIPE_WIDTH = 100_000
 
 
 def stdout() -> Console:

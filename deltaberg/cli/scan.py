@@ -14,6 +14,8 @@ if TYPE_CHECKING:
     from deltaberg.table_scan import TableScan
 
 ROWS_ON_SCREEN = 20
+WIDEST_CELL = 60
+COLUMN_GAP = 3
 
 Out = Annotated[str | None, typer.Option("--out", help="Write all rows to this Parquet file.", metavar="F.parquet")]
 Limit = Annotated[
@@ -101,25 +103,42 @@ def write_json(selected: TableScan) -> None:
 
 
 def show(selected: TableScan, *, at_most: int | None) -> None:
-    """Rows on the screen: a table, and whether there are more."""
+    """Rows on the screen: a table of as many columns as fit, and whether there is more."""
     import pyarrow.types as pt
 
     from deltaberg.cli.console import grid, plural, stdout
     from deltaberg.row_json import row_objects
 
-    numbers = [
-        c.name for c in selected.schema if pt.is_integer(c.type) or pt.is_floating(c.type) or pt.is_decimal(c.type)
-    ]
-    table = grid(*selected.schema.names, right=tuple(numbers))
+    out = stdout()
     rows = [row for batch in selected.batches() for row in row_objects(batch)]
     shown = rows if at_most is not None else rows[:ROWS_ON_SCREEN]
-    for row in shown:
-        table.add_row(*(cell(value) for value in row.values()))
-    stdout().print(table)
+    texts = [[cell(value) for value in row.values()] for row in shown]
+    fitting = columns_that_fit(selected.schema.names, texts, out.width)
+    fields = list(selected.schema)[:fitting]
+    numbers = [f.name for f in fields if pt.is_integer(f.type) or pt.is_floating(f.type) or pt.is_decimal(f.type)]
+    table = grid(*(field.name for field in fields), right=tuple(numbers))
+    for row in texts:
+        table.add_row(*row[:fitting])
+    out.print(table)
+    hidden = len(selected.schema) - fitting
+    remarks = [f"{plural(hidden, 'more column')}: --columns picks some, --json shows all"] if hidden else []
     if len(shown) < len(rows):
-        print(f"the first {plural(len(shown), 'row')}; --limit N shows N, --out F.parquet writes all", file=sys.stderr)
+        remarks.append(f"the first {plural(len(shown), 'row')}: --limit N shows N, --out F.parquet writes all")
     else:
-        print(plural(len(shown), "row"), file=sys.stderr)
+        remarks.append(plural(len(shown), "row"))
+    print("; ".join(remarks), file=sys.stderr)
+
+
+def columns_that_fit(names: list[str], rows: list[list[str]], width: int) -> int:
+    """How many columns, from the left, stand side by side in ``width`` characters; one at least."""
+    from rich.cells import cell_len
+
+    used = 0
+    for index, name in enumerate(names):
+        used += max([cell_len(name), *(min(cell_len(row[index]), WIDEST_CELL) for row in rows)]) + COLUMN_GAP
+        if used > width and index:
+            return index
+    return len(names)
 
 
 def cell(value: object) -> str:
