@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Mapping
 from datetime import datetime
 from typing import TYPE_CHECKING, Literal, TypedDict
 
-from deltaberg.errors import error_context
+from deltaberg.errors import NotATable, error_context
 from deltaberg.migrate.convert import ConvertResult, Progress
 from deltaberg.migrate.convert import convert as run_conversion
 from deltaberg.migrate.history import HistoryReport
@@ -145,6 +145,10 @@ def _location(table: TablePath) -> str:
 
 def _open(location: str, where: Where, *, convert_to: FormatName | None = None) -> Source:
     """``convert_to`` settles which table of a folder with both is the source: the other one."""
+    if os.path.isfile(location) and not location.endswith(".metadata.json"):
+        raise NotATable(
+            f"Cannot open {location}: it is a file (expected a table's folder or an Iceberg *.metadata.json)"
+        )
     as_of = where.get("as_of")
     wanted = where.get("format") or (TableFormat(convert_to).other.value if convert_to else None)
     return open_source(

@@ -79,7 +79,7 @@ def open_source(
     or where a selector belongs to the other format.
     """
     folder = location.rstrip("/") or location
-    found = format if format is not None else _detect(folder, storage)
+    found = _detect(folder, storage, format)
     if found is TableFormat.ICEBERG:
         if version is not None:
             raise UsageError(
@@ -97,7 +97,7 @@ def open_source(
     )
 
 
-def _detect(folder: str, storage: Storage) -> TableFormat:
+def _detect(folder: str, storage: Storage, preferred: TableFormat | None) -> TableFormat:
     if is_metadata_file(folder):
         return TableFormat.ICEBERG
     delta = next(iter(storage.list(f"{folder}/{_LOG_FOLDER}")), None) is not None
@@ -107,6 +107,8 @@ def _detect(folder: str, storage: Storage) -> TableFormat:
         for info in storage.list(place)
     )
     if delta and iceberg:
+        if preferred is not None:
+            return preferred
         raise UsageError(
             f"Cannot tell which table of {folder} is meant: it holds an Iceberg and a Delta table; choose with --format"
         )

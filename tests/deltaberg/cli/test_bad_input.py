@@ -32,7 +32,11 @@ def assert_one_line(outcome: Any, code: int, pattern: str) -> None:
 @pytest.mark.parametrize("verb", VERBS)
 def test_a_folder_that_is_no_table(verb: str, command: Any, tmp_path: Path) -> None:
     (tmp_path / "notes.txt").write_text("hello")
-    assert_one_line(command(*arguments(verb, tmp_path)), 1, f"Cannot open {tmp_path}: no Iceberg or Delta metadata")
+    assert_one_line(
+        command(*arguments(verb, tmp_path)),
+        1,
+        f"Cannot open {tmp_path}: expected an Iceberg table .* or a Delta table .*, found neither",
+    )
     assert files_below(tmp_path) == {"notes.txt"}
 
 
@@ -45,7 +49,7 @@ def test_a_folder_that_does_not_exist(verb: str, command: Any, tmp_path: Path) -
 @pytest.mark.parametrize("verb", VERBS)
 def test_a_file_that_is_no_table(verb: str, command: Any, tmp_path: Path) -> None:
     (tmp_path / "notes.txt").write_text("hello")
-    assert_one_line(command(*arguments(verb, tmp_path / "notes.txt")), 1, "Cannot open .*notes.txt")
+    assert_one_line(command(*arguments(verb, tmp_path / "notes.txt")), 1, "Cannot open .*notes.txt: it is a file")
 
 
 def test_an_error_is_a_document_too_with_json(command: Any, tmp_path: Path) -> None:
@@ -69,7 +73,7 @@ def test_both_formats_in_one_folder(verb: str, command: Any, delta_folder: Path,
     """Not guessed: the command names the option that says which."""
     other = another_iceberg("twin")
     (other / "metadata").rename(delta_folder / "metadata")
-    assert_one_line(command(verb, delta_folder), 2, "both.*--format")
+    assert_one_line(command(verb, delta_folder), 2, "holds an Iceberg and a Delta table; choose with --format")
     assert command(verb, delta_folder, "--format", "delta").code == 0
 
 

@@ -94,7 +94,9 @@ def test_a_copied_table_is_read_where_it_is_now(command: Any, iceberg_folder: Pa
     copy = tmp_path / "copy"
     shutil.copytree(iceberg_folder, copy)
     shutil.rmtree(iceberg_folder)
-    assert command("scan", copy).code == 1, "where its files are now is not guessed"
+    moved = command("scan", copy)
+    assert moved.code == 2, "where its files are now is not guessed"
+    assert "--relocate" in moved.err
     outcome = command("scan", copy, "--json", "--relocate", f"{iceberg_folder}={copy}")
     assert outcome.code == 0, outcome.err
     assert len(outcome.document["rows"]) == 4
