@@ -12,8 +12,10 @@ import pyarrow as pa
 from deltaberg.iceberg.avro_container import SYNC_SIZE
 from deltaberg.iceberg.avro_writer import AvroWriter
 from deltaberg.iceberg.errors import InvalidIcebergRequest
+from deltaberg.iceberg.location import has_scheme
 from deltaberg.iceberg.manifest_list import (
     COUNTS,
+    RELATIVE_LOCATIONS,
     ROW_COUNTS,
     UNASSIGNED_SEQUENCE_NUMBER,
     ManifestContent,
@@ -121,6 +123,11 @@ def _row(manifest: ManifestFile, version: int, location: str) -> dict[str, objec
         raise InvalidIcebergRequest(
             f"Cannot write manifest list {location}: {missing[0]} of manifest {manifest.manifest_path} is unknown, "
             f"which version {version} does not allow; rewrite the manifest"
+        )
+    if version >= RELATIVE_LOCATIONS and not has_scheme(manifest.manifest_path):
+        raise InvalidIcebergRequest(
+            f"Cannot write manifest list {location}: version {version} reads {manifest.manifest_path} as relative; "
+            "give an absolute location with a scheme"
         )
     if manifest.added_snapshot_id is None:
         raise InvalidIcebergRequest(

@@ -1,8 +1,4 @@
-"""Writing manifests of any version out of ``data_file_schema`` batches (sections "Manifests", "Manifest Lists").
-
-While the entries pass, what the manifest list says about them is added up: counts, the lowest sequence number and
-the summary of each partition field.
-"""
+"""Writing manifests of any version out of ``data_file_schema`` batches (section "Manifests")."""
 
 from __future__ import annotations
 
@@ -12,37 +8,38 @@ from collections.abc import Iterable
 from types import TracebackType
 from typing import Final
 
-import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from deltaberg.iceberg.avro_container import SYNC_SIZE
 from deltaberg.iceberg.avro_writer import AvroWriter
-from deltaberg.iceberg.data_file import ADDED, DATA, DELETED, EXISTING
+from deltaberg.iceberg.data_file import ADDED, DATA
 from deltaberg.iceberg.errors import InvalidIcebergRequest
+from deltaberg.iceberg.location import resolve_locations
 from deltaberg.iceberg.manifest_entry import BLOCK_SIZE_DEFAULT, entry_type
-from deltaberg.iceberg.manifest_list import UNASSIGNED_SEQUENCE_NUMBER, ManifestContent, ManifestFile
+from deltaberg.iceberg.manifest_list import RELATIVE_LOCATIONS, ManifestContent, ManifestFile
 from deltaberg.iceberg.manifest_parquet import ParquetManifestWriter
-from deltaberg.iceberg.partition_spec import PartitionSpec
-from deltaberg.iceberg.partition_summary import PartitionSummary
+from deltaberg.iceberg.manifest_tally import STATUSES, ManifestTally
+from deltaberg.iceberg.partition_spec import PartitionField, PartitionSpec
 from deltaberg.iceberg.schema import Schema
-from deltaberg.iceberg.types import StructType, arrow_type
+from deltaberg.iceberg.types import NestedField, StructType, arrow_type
 from deltaberg.storage.protocol import Storage
 
 PARQUET_MANIFESTS: Final = 4
 """The first format version whose manifests are Parquet files, as released software writes them."""
 
-_STATUSES: Final = (EXISTING, ADDED, DELETED)
 _KINDS: Final = {ManifestContent.DATA: "data", ManifestContent.DELETES: "deletes"}
 
 
 class ManifestWriter:
     """Writes one manifest; use as a context manager, then ask for ``manifest``.
 
-    ``schemas``: the table's schemas, the current one first. ``snapshot_id`` is stored in added entries that have
-    none. Batches are of ``data_file_schema`` with the spec's partition type. Their sequence numbers and first row ids
-    are stored as they are: null in an added entry means that it is inherited when the manifest is read. ``codec`` is
-    Avro's; Parquet manifests (version 4) are gzipped. Nothing is visible at ``location`` before the context ends, and nothing at all when it ends with an error.
+    ``schemas``: the table's schemas, the current one first. ``snapshot_id`` is stored in entries that have none.
+    Batches are of ``data_file_schema`` with the spec's partition fields. Sequence numbers and first row ids are
+    stored as they are: null in an added entry means that it is inherited when the manifest is read. ``codec`` is
+    Avro's; Parquet manifests (version 4) are gzipped.
+
+    Nothing is visible at ``location`` before the context ends, and nothing at all when it ends with an error.
     """
 
     def __init__(
@@ -58,67 +55,51 @@ class ManifestWriter:
         codec: str = "deflate",
         sync: bytes | None = None,
     ) -> None:
-        known = (schemas,) if isinstance(schemas, Schema) else tuple(schemas)
         if content is ManifestContent.DELETES and format_version < 2:
             raise InvalidIcebergRequest(
-                "Cannot write a manifest of delete files in format version 1: it has no deletes"
+                f"Cannot write manifest {location}: format version 1 has no delete files (expected 2 or higher)"
             )
         self.location = location
         self.format_version = format_version
         self.spec = spec
         self.content = content
         self.snapshot_id = snapshot_id
-        self.partition = spec.partition_type(known)
-        self.type = entry_type(format_version, self.partition)
-        self.summaries = [PartitionSummary(nested.type) for nested in self.partition.fields]
-        self.files = np.zeros(3, dtype=np.int64)
-        self.rows = np.zeros(3, dtype=np.int64)
-        self.min_sequence_number: int | None = None
-        self._manifest: ManifestFile | None = None
-        self._output = storage.create(location)
+        self._schemas = (schemas,) if isinstance(schemas, Schema) else tuple(schemas)
         self._codec = codec
         self._sync = os.urandom(SYNC_SIZE) if sync is None else sync
-        self._properties = _properties(format_version, spec, known[0], content)
+        self._output = storage.create(location)
+        self._open: _OpenManifest | None = None
+        self._manifest: ManifestFile | None = None
 
     def __enter__(self) -> ManifestWriter:
         self._sink = self._output.__enter__()
-        try:
-            self._writer = self._open_writer()
-        except BaseException as error:
-            self._output.__exit__(type(error), error, error.__traceback__)
-            raise
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> bool | None:
         if error is None:
-            if isinstance(self._writer, ParquetManifestWriter):
-                self._writer.close()
-            self._manifest = self._described(self._writer.length)
+            manifest = self._opened(None)
+            if isinstance(manifest.writer, ParquetManifestWriter):
+                manifest.writer.close()
+            self._manifest = manifest.tally.describe(
+                self.location,
+                manifest.writer.length,
+                spec_id=self.spec.spec_id,
+                content=self.content,
+                snapshot_id=self.snapshot_id,
+            )
         return self._output.__exit__(kind, error, trace)
-
-    def _open_writer(self) -> AvroWriter | ParquetManifestWriter:
-        if self.format_version >= PARQUET_MANIFESTS:
-            return ParquetManifestWriter(self._sink, self.type, metadata=self._properties)
-        return AvroWriter(
-            self._sink,
-            self.type,
-            name="manifest_entry",
-            codec=self._codec,
-            metadata=self._properties,
-            sync=self._sync,
-        )
 
     @property
     def length(self) -> int:
         """Bytes written so far."""
-        return self._writer.length
+        return 0 if self._open is None else self._open.writer.length
 
     @property
     def entries(self) -> int:
         """Entries written so far."""
-        return int(self.files.sum())
+        return 0 if self._open is None else int(self._open.tally.files.sum())
 
     @property
     def manifest(self) -> ManifestFile:
@@ -135,91 +116,101 @@ class ManifestWriter:
         """Append entries. Raises InvalidIcebergRequest for entries that this manifest may not hold."""
         if batch.num_rows == 0:
             return
-        status = batch.column("status")
-        self._check(batch, status)
+        self._check(batch)
+        manifest = self._opened(batch)
         columns = {name: batch.column(name) for name in batch.schema.names}
-        partition = self._partition(columns["partition"])
-        columns["partition"] = partition
+        columns["partition"] = self._partition(columns["partition"], manifest.partition)
         columns["file_format"] = pc.ascii_upper(columns["file_format"])
         if self.snapshot_id is not None:
             columns["snapshot_id"] = pc.fill_null(columns["snapshot_id"], self.snapshot_id)
         if self.format_version == 1:
             if columns["snapshot_id"].null_count:
-                raise InvalidIcebergRequest("Cannot write a manifest of format version 1: an entry has no snapshot id")
+                raise self._refused("format version 1 needs the snapshot id of every entry")
             size = pa.scalar(BLOCK_SIZE_DEFAULT, pa.int64())
             columns["block_size_in_bytes"] = pa.repeat(size, batch.num_rows)
         if self.content is ManifestContent.DELETES:
             columns["first_row_id"] = pa.nulls(batch.num_rows, pa.int64())
-        self._add_up(status, columns["record_count"], columns["sequence_number"])
-        for slot, summary in enumerate(self.summaries):
-            summary.add(partition.field(slot))
-        self._writer.write(_entries(columns, self.type))
+        manifest.tally.add(batch, columns["partition"])
+        manifest.writer.write(_entries(columns, manifest.type))
 
-    def _check(self, batch: pa.RecordBatch, status: pa.Array) -> None:
-        where = f"Cannot write to manifest {self.location}"
-        if not pc.all(pc.is_in(status, pa.array(_STATUSES, pa.int32()))).as_py():
-            raise InvalidIcebergRequest(f"{where}: an entry's status is not 0, 1 or 2")
+    def _opened(self, batch: pa.RecordBatch | None) -> _OpenManifest:
+        """The manifest, begun with the first batch: its partition values show their types."""
+        if self._open is None:
+            tuples = None if batch is None else batch.column("partition").type
+            partition = _partition_type(self.spec, self._schemas, tuples)
+            self._open = _OpenManifest(self, partition)
+        return self._open
+
+    def writer_for(self, kind: StructType) -> AvroWriter | ParquetManifestWriter:
+        """A new file of entries of a type."""
+        properties = _properties(self.format_version, self.spec, self._schemas[0], self.content)
+        if self.format_version >= PARQUET_MANIFESTS:
+            return ParquetManifestWriter(self._sink, kind, metadata=properties)
+        return AvroWriter(
+            self._sink, kind, name="manifest_entry", codec=self._codec, metadata=properties, sync=self._sync
+        )
+
+    def _check(self, batch: pa.RecordBatch) -> None:
+        status = batch.column("status")
+        if not pc.all(pc.is_in(status, pa.array(STATUSES, pa.int32()))).as_py():
+            raise self._refused("an entry's status is not 0, 1 or 2")
         data = pc.equal(batch.column("content"), DATA)
-        expected = self.content is ManifestContent.DATA
-        if not pc.all(pc.equal(data, expected)).as_py():
-            raise InvalidIcebergRequest(f"{where}: it holds {_KINDS[self.content]}, found entries of the other kind")
-        if self.format_version == 1:
-            return
-        old = pc.not_equal(status, ADDED)
+        if not pc.all(pc.equal(data, self.content is ManifestContent.DATA)).as_py():
+            raise self._refused(f"it holds {_KINDS[self.content]}, found entries of the other kind")
         # Writers before file_sequence_number was defined left it out for good, so its absence is carried on.
-        if pc.any(pc.and_(old, pc.is_null(batch.column("sequence_number")))).as_py():
-            raise InvalidIcebergRequest(f"{where}: an existing or deleted entry has no sequence number")
+        unnumbered = pc.and_(pc.not_equal(status, ADDED), pc.is_null(batch.column("sequence_number")))
+        if self.format_version >= 2 and pc.any(unnumbered).as_py():
+            raise self._refused("an existing or deleted entry has no sequence number")
         if self.format_version == 2 and batch.column("content_offset").null_count < batch.num_rows:
-            raise InvalidIcebergRequest(f"{where}: deletion vectors need format version 3, found 2")
+            raise self._refused("deletion vectors need format version 3, found 2")
+        paths = batch.column("file_path")
+        # Resolving changes nothing but relative locations.
+        if self.format_version >= RELATIVE_LOCATIONS and not resolve_locations("", paths).equals(paths):
+            raise self._refused("version 4 reads a location without scheme as relative; give absolute ones")
 
-    def _partition(self, tuples: pa.StructArray) -> pa.StructArray:
-        wanted = arrow_type(self.partition)
+    def _partition(self, tuples: pa.StructArray, partition: StructType) -> pa.StructArray:
+        wanted = arrow_type(partition)
         if tuples.type.num_fields != wanted.num_fields:
-            raise InvalidIcebergRequest(
-                f"Cannot write to manifest {self.location}: its spec has {wanted.num_fields} partition fields, "
-                f"found {tuples.type.num_fields}"
+            raise self._refused(
+                f"partition spec {self.spec.spec_id} has {wanted.num_fields} fields, found {tuples.type.num_fields}"
             )
         if wanted.num_fields == 0:
             return tuples
         try:
             arrays = [tuples.field(i).cast(wanted.field(i).type) for i in range(wanted.num_fields)]
         except pa.ArrowException as error:
-            raise InvalidIcebergRequest(
-                f"Cannot write to manifest {self.location}: partition values of type {tuples.type} "
-                f"do not fit its spec ({str(error).splitlines()[0]})"
-            ) from error
+            reason = str(error).split("\n", maxsplit=1)[0]
+            raise self._refused(f"partition values of type {tuples.type} do not fit its spec ({reason})") from error
         return pa.StructArray.from_arrays(arrays, fields=list(wanted))
 
-    def _add_up(self, status: pa.Array, record_count: pa.Array, sequence_number: pa.Array) -> None:
-        codes = status.to_numpy()
-        self.files += np.bincount(codes, minlength=3)
-        counts = record_count.to_numpy()
-        for code in _STATUSES:
-            self.rows[code] += int(counts[codes == code].sum())
-        lowest = pc.min(sequence_number.filter(pc.not_equal(status, DELETED))).as_py()
-        if lowest is not None:
-            self.min_sequence_number = (
-                lowest if self.min_sequence_number is None else min(self.min_sequence_number, lowest)
-            )
+    def _refused(self, reason: str) -> InvalidIcebergRequest:
+        return InvalidIcebergRequest(f"Cannot write manifest {self.location}: {reason}")
 
-    def _described(self, length: int) -> ManifestFile:
-        lowest = self.min_sequence_number
-        return ManifestFile(
-            manifest_path=self.location,
-            manifest_length=length,
-            partition_spec_id=self.spec.spec_id,
-            content=self.content,
-            sequence_number=UNASSIGNED_SEQUENCE_NUMBER,
-            min_sequence_number=UNASSIGNED_SEQUENCE_NUMBER if lowest is None else lowest,
-            added_snapshot_id=self.snapshot_id,
-            added_files_count=int(self.files[ADDED]),
-            existing_files_count=int(self.files[EXISTING]),
-            deleted_files_count=int(self.files[DELETED]),
-            added_rows_count=int(self.rows[ADDED]),
-            existing_rows_count=int(self.rows[EXISTING]),
-            deleted_rows_count=int(self.rows[DELETED]),
-            partitions=tuple(summary.result() for summary in self.summaries),
-        )
+
+class _OpenManifest:
+    """A manifest under way: the types of its partition tuples and entries, its file, what was counted."""
+
+    def __init__(self, manifest: ManifestWriter, partition: StructType) -> None:
+        self.partition = partition
+        self.type = entry_type(manifest.format_version, partition)
+        self.tally = ManifestTally(partition)
+        self.writer = manifest.writer_for(self.type)
+
+
+def _partition_type(spec: PartitionSpec, schemas: tuple[Schema, ...], tuples: pa.DataType | None) -> StructType:
+    """The partition type of a manifest whose tuples come in Arrow type ``tuples``: that of the newest schema, or of the
+    newest one that agrees with the values (a replaced table may give the id of a source column to another type)."""
+    if tuples is None or tuples.num_fields != len(spec.fields):
+        return spec.partition_type(schemas)
+    fields = [_partition_field(part, schemas, tuples.field(i).type) for i, part in enumerate(spec.fields)]
+    return StructType(fields=tuple(fields))
+
+
+def _partition_field(part: PartitionField, schemas: tuple[Schema, ...], found: pa.DataType) -> NestedField:
+    sources = [schema.find(part.source_id) for schema in schemas]
+    results = [part.result_type(source.type) for source in sources if source is not None] or [part.result_type(None)]
+    kind = next((result for result in results if arrow_type(result) == found), results[0])
+    return NestedField(field_id=part.field_id, name=part.name, required=False, type=kind)
 
 
 def _properties(version: int, spec: PartitionSpec, schema: Schema, content: ManifestContent) -> dict[str, str]:
