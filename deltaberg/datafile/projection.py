@@ -320,10 +320,14 @@ class _List:
     def convert(self, array: pa.Array) -> pa.Array:
         if isinstance(array.type, pa.BaseExtensionType):
             array = array.storage
-        if not pt.is_list(array.type):
-            array = array.cast(pa.list_(array.type.value_field))
-        offsets, first, length = _compact_offsets(array)
-        values = self.below[0].convert(array.values.slice(first, length))
+        if pt.is_list(array.type):
+            offsets, first, length = _compact_offsets(array)
+            values = array.values.slice(first, length)
+        else:
+            lengths = pc.fill_null(pc.list_value_length(array), 0).cast(pa.int32())
+            offsets = pa.concat_arrays([pa.array([0], pa.int32()), pc.cumulative_sum_checked(lengths)])
+            values = array.flatten()
+        values = self.below[0].convert(values)
         _require(values, self._field.children[0], (*self._path, "element"), None)
         mask = array.is_null() if array.null_count else None
         return pa.ListArray.from_arrays(offsets, values, type=self._field.type, mask=mask)
