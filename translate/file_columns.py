@@ -142,6 +142,7 @@ def _iceberg_type_obstacle(field: FileField, kind: delta.DeltaType, format_versi
 
 def _stored_as_iceberg(stored: pa.DataType, wanted: ice.Type) -> ice.Type | None:
     """The Iceberg type that a physical type is read as; None where Iceberg's readers do not know it for the column."""
+    stored = _without_flavour(stored)
     if pt.is_timestamp(stored) and isinstance(wanted, (ice.TimestampType, ice.TimestamptzType)):
         zoned = isinstance(wanted, ice.TimestamptzType)
         return wanted if stored.unit in {"us", "ms"} and (stored.tz is not None) == zoned else None
@@ -152,6 +153,17 @@ def _stored_as_iceberg(stored: pa.DataType, wanted: ice.Type) -> ice.Type | None
     if pt.is_decimal(stored):
         return ice.DecimalType(precision=stored.precision, scale=stored.scale)
     return _PLAIN.get(stored)
+
+
+def _without_flavour(stored: pa.DataType) -> pa.DataType:
+    """Arrow's writers note their own flavour of a type in a file's metadata; what the file holds is the plain type."""
+    if pt.is_dictionary(stored):
+        stored = stored.value_type
+    if pt.is_string_view(stored) or pt.is_large_string(stored):
+        return pa.string()
+    if pt.is_binary_view(stored) or pt.is_large_binary(stored):
+        return pa.binary()
+    return stored
 
 
 _PLAIN: Mapping[pa.DataType, ice.Type] = {
@@ -282,6 +294,7 @@ def _delta_type_obstacle(field: FileField, kind: ice.Type) -> Code | None:
 
 
 def _stored_as_delta(stored: pa.DataType, wanted: delta.DeltaType) -> delta.DeltaType | None:
+    stored = _without_flavour(stored)
     if pt.is_timestamp(stored) and isinstance(wanted, (delta.TimestampType, delta.TimestampNtzType)):
         zoned = isinstance(wanted, delta.TimestampType)
         return wanted if stored.unit in {"us", "ms"} and (stored.tz is not None) == zoned else None
