@@ -45,8 +45,8 @@ types: $(VENV)/.installed-dev
 format: $(VENV)/.installed-dev ## rewrite the sources as the format check wants them
 	@$(BIN)/ruff format . && $(BIN)/ruff check --fix .
 
-docs: $(VENV)/.installed-dev ## write docs/cli.md again from --help
-	@$(BIN)/python docs/generate_cli.py
+docs: $(VENV)/.installed-dev ## write docs/cli.md and docs/codes.md again
+	@$(BIN)/python docs/generate.py
 
 bench: $(VENV)/.installed-dev ## files per second and peak memory beside PyIceberg and delta-rs
 	@$(BIN)/python benchmarks/conversion.py

@@ -18,9 +18,9 @@ COMMANDS = typer.main.get_command(app).commands
 PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").glob("*.md")])
 
 
-def test_the_command_line_page_is_what_the_commands_say() -> None:
+def test_the_generated_pages_are_what_the_program_says() -> None:
     check = subprocess.run(
-        [sys.executable, ROOT / "docs" / "generate_cli.py", "--check"], capture_output=True, text=True, check=False
+        [sys.executable, ROOT / "docs" / "generate.py", "--check"], capture_output=True, text=True, check=False
     )
     assert check.returncode == 0, check.stderr
 

@@ -120,11 +120,12 @@ def show(result: Plan, out: Console) -> None:
 
 def table_name(side: dict[str, Any]) -> str:
     """``Delta version 4``, ``Iceberg snapshot 77``, ``Iceberg v2``."""
-    name = _NAMES.get(str(side.get("format")), str(side.get("format")))
-    for key, word in (("version", "version "), ("snapshot_id", "snapshot "), ("format_version", "v")):
+    kind = str(side.get("format"))
+    version = "snapshot " if kind == "iceberg" else "version "
+    for key, word in (("version", version), ("snapshot_id", "snapshot "), ("format_version", "v")):
         if side.get(key) is not None:
-            return f"{name} {word}{side[key]}"
-    return name
+            return f"{_NAMES.get(kind, kind)} {word}{side[key]}"
+    return _NAMES.get(kind, kind)
 
 
 def details(target: dict[str, Any]) -> dict[str, str]:
@@ -133,7 +134,11 @@ def details(target: dict[str, Any]) -> dict[str, str]:
     for key, value in target.items():
         if key in {"format", "location", "version", "snapshot_id", "format_version"} or value in (None, "", [], {}):
             continue
-        shown[key.replace("_", " ")] = ", ".join(map(str, value)) if isinstance(value, (list, tuple)) else str(value)
+        if isinstance(value, bool):
+            text = "yes" if value else "no"
+        else:
+            text = ", ".join(map(str, value)) if isinstance(value, (list, tuple)) else str(value)
+        shown[key.replace("_", " ")] = text
     return shown
 
 

@@ -1,6 +1,7 @@
-"""Write docs/cli.md from the commands themselves; ``--check`` only says whether it is up to date (exit code 1 when not).
+"""Write the pages that are made from the program: cli.md from the commands, codes.md from the table of plan codes.
 
-The text comes from the declared arguments and options, not from the help screen, whose layout is Typer's and changes with it.
+``--check`` only says whether they are up to date (exit code 1 when not). The text on commands comes from the declared
+arguments and options, not from the help screen, whose layout is Typer's and changes with it.
 """
 
 from __future__ import annotations
@@ -12,10 +13,11 @@ from pathlib import Path
 import typer.main
 
 from deltaberg.cli.main import app
+from deltaberg.translate.codes import ALL_CODES
 
-PAGE = Path(__file__).resolve().parent / "cli.md"
+FOLDER = Path(__file__).resolve().parent
 
-HEAD = """# The command line
+CLI_HEAD = """# The command line
 
 This page is made from the commands by `make docs`; a test holds it to them. The same verbs are functions:
 `deltaberg.inspect(...)`, `deltaberg.scan(...)` and so on; what they return has a `to_json()`, which is what `--json` prints.
@@ -37,10 +39,40 @@ a document: `{"error": {"type", "message", "exit_code", "table", "version", "pat
 """
 
 
-def page() -> str:
-    """The whole document."""
+CODES_HEAD = """# The codes of a plan
+
+This page is made by `make docs` from the table in `translate/codes.py`; a test holds it to that. `deltaberg plan` gives each
+fact about a source a code, which stays the same from version to version, and says what will be done about it.
+
+| severity | means |
+|---|---|
+| info | carried, by an equivalent that is worth knowing |
+| warning | carried, with something that a reader or a later writer should know; `--strict` turns it into what the last column says |
+| rewrite | the files concerned are written anew for the target; all others are shared |
+| refuse | the conversion is not done (exit code 3) |
+"""
+
+
+def codes_page() -> str:
+    """Every code, by direction."""
+    sections = [CODES_HEAD]
+    for target, title in (("iceberg", "Delta Lake to Iceberg"), ("delta", "Iceberg to Delta Lake")):
+        sections.append(f"\n## {title}\n")
+        sections.append(
+            "| code | severity | reason | what to do | for example | with --strict |\n|---|---|---|---|---|---|"
+        )
+        for code in ALL_CODES:
+            if target in code.to:
+                strict = code.strict.value if code.strict is not None else ""
+                cells = (f"`{code.name}`", code.severity.value, code.reason, code.remedy, code.example, strict)
+                sections.append("| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |")
+    return "\n".join(sections) + "\n"
+
+
+def cli_page() -> str:
+    """Every command, its options and an example."""
     group = typer.main.get_command(app)
-    sections = [HEAD]
+    sections = [CLI_HEAD]
     for name, command in group.commands.items():
         description, _, example = inspect.cleandoc(command.callback.__doc__ or "").partition("\b\nExample:\n")
         arguments = [p for p in command.params if p.param_type_name == "argument"]
@@ -68,14 +100,17 @@ def option_row(option: typer.core.TyperOption) -> str:
     return "| `" + shown.replace("|", "\\|") + f"` | {text} |\n"
 
 
+PAGES = {"cli.md": cli_page, "codes.md": codes_page}
+
+
 def main() -> None:
-    text = page()
-    if "--check" in sys.argv:
-        if not PAGE.exists() or PAGE.read_text(encoding="utf-8") != text:
-            sys.exit("docs/cli.md is not what the commands say: run `make docs`")
-        return
-    PAGE.write_text(text, encoding="utf-8")
-    print(f"wrote {PAGE.name}")
+    for name, page in PAGES.items():
+        text, file = page(), FOLDER / name
+        if "--check" not in sys.argv:
+            file.write_text(text, encoding="utf-8")
+            print(f"wrote {name}")
+        elif not file.exists() or file.read_text(encoding="utf-8") != text:
+            sys.exit(f"docs/{name} is not what the program says: run `make docs`")
 
 
 if __name__ == "__main__":
