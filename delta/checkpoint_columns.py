@@ -60,9 +60,7 @@ SMALL_ACTIONS: Mapping[str, pa.DataType] = {
             ("writerFeatures", pa.list_(pa.string())),
         ]
     ),
-    "domainMetadata": pa.struct(
-        [("domain", pa.string()), ("configuration", pa.string()), ("removed", pa.bool_())]
-    ),
+    "domainMetadata": pa.struct([("domain", pa.string()), ("configuration", pa.string()), ("removed", pa.bool_())]),
     "checkpointMetadata": pa.struct([("version", pa.int64()), ("tags", STRING_MAP)]),
     "sidecar": SIDECAR,
 }

@@ -12,7 +12,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from deltaberg.delta.checkpoint_columns import REMOVE, SMALL_ACTIONS, AddColumn, remove_values, small_action_values
+from deltaberg.delta.last_checkpoint import hinted_version
 from deltaberg.delta.last_checkpoint_checksum import last_checkpoint_checksum
+from deltaberg.delta.log_path import LAST_CHECKPOINT, SIDECAR_FOLDER
 from deltaberg.storage.errors import StorageError
 from deltaberg.storage.protocol import Storage
 
@@ -104,7 +106,7 @@ def write_checkpoint(
         try:
             _write_manifest(storage, location, actions, kind, counts)
         except StorageError:
-            _discard(storage, [f"{log_folder}/_sidecars/{sidecar.name}" for sidecar in sidecars])
+            _discard(storage, [f"{log_folder}/{SIDECAR_FOLDER}/{sidecar.name}" for sidecar in sidecars])
             raise
     last = LastCheckpoint(
         version=state.version,
@@ -135,7 +137,7 @@ def _write_sidecars(
     try:
         while pending is not None:
             name = f"{new_id()}.parquet"
-            location = f"{log_folder}/_sidecars/{name}"
+            location = f"{log_folder}/{SIDECAR_FOLDER}/{name}"
             rows = 0
             with storage.create(location) as sink, _writer(sink, types) as writer:
                 while pending is not None and rows < _SIDECAR_ROWS:
@@ -144,7 +146,7 @@ def _write_sidecars(
                     pending = next(groups, None)
             sidecars.append(_Sidecar(name=name, size=storage.head(location).size))
     except BaseException:
-        _discard(storage, [f"{log_folder}/_sidecars/{sidecar.name}" for sidecar in sidecars])
+        _discard(storage, [f"{log_folder}/{SIDECAR_FOLDER}/{sidecar.name}" for sidecar in sidecars])
         raise
     return sidecars, counts
 
@@ -224,13 +226,10 @@ def _writer(sink: pa.NativeFile, types: Mapping[str, pa.DataType]) -> pq.Parquet
 
 
 def _point_to(storage: Storage, log_folder: str, last: LastCheckpoint) -> None:
-    location = f"{log_folder}/_last_checkpoint"
-    found: object = None
-    with suppress(StorageError, ValueError):  # the hint is only a hint: an unreadable one is replaced
-        found = json.loads(storage.get(location))
-    version = found.get("version") if isinstance(found, dict) else None
-    if not isinstance(version, int) or version <= last.version:
-        storage.put(location, json.dumps(last.to_json(), separators=(",", ":")).encode())
+    known = hinted_version(storage, log_folder)
+    if known is None or known <= last.version:
+        content = json.dumps(last.to_json(), separators=(",", ":")).encode()
+        storage.put(f"{log_folder}/{LAST_CHECKPOINT}", content)
 
 
 def _discard(storage: Storage, locations: list[str]) -> None:

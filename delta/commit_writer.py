@@ -105,9 +105,7 @@ def _change_file_members(batch: pa.RecordBatch) -> _Members:
 
 def _identity_members(batch: pa.RecordBatch) -> _Members:
     values = batch.column("partition_values")
-    columns = [
-        (field.name, PLAIN.string(pc.struct_field(values, index))) for index, field in enumerate(values.type)
-    ]
+    columns = [(field.name, PLAIN.string(pc.struct_field(values, index))) for index, field in enumerate(values.type)]
     return [
         ("path", _required(batch, "path")),
         ("partitionValues", PLAIN.object(columns, rows=batch.num_rows, nulls=True)),

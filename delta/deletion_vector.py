@@ -10,7 +10,6 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from deltaberg.bitmap import FRAME_BYTES, NATIVE_MAGIC, CorruptBitmap, PositionBitmap, unframe
 from deltaberg.delta import z85
@@ -93,15 +92,6 @@ def inline_descriptor(blob: bytes, cardinality: int) -> DeletionVectorDescriptor
     )
 
 
-def unique_ids(column: pa.Array) -> pa.Array:
-    """``unique_id`` for a ``deletion_vector`` column; null where there is no vector."""
-    start = pc.binary_join_element_wise(
-        pc.struct_field(column, "storage_type"), pc.struct_field(column, "path_or_inline_dv"), ""
-    )
-    offset = pc.cast(pc.struct_field(column, "offset"), pa.string())
-    return pc.if_else(pc.is_valid(offset), pc.binary_join_element_wise(start, offset, "@"), start)
-
-
 def read_deletion_vector(storage: Storage, table_root: str, descriptor: DeletionVectorDescriptor) -> PositionBitmap:
     """The deleted positions, after size, checksum, format and cardinality were checked.
 
@@ -136,9 +126,7 @@ def read_blob(storage: Storage, table_root: str, descriptor: DeletionVectorDescr
     return blob
 
 
-def read_blobs(
-    storage: Storage, table_root: str, wanted: Sequence[DeletionVectorDescriptor]
-) -> tuple[bytes, ...]:
+def read_blobs(storage: Storage, table_root: str, wanted: Sequence[DeletionVectorDescriptor]) -> tuple[bytes, ...]:
     """``read_blob`` for many vectors, in their order; those that lie close together in one file are read at once."""
     blobs: dict[int, bytes] = {}
     by_file: dict[str, list[int]] = {}
@@ -218,7 +206,9 @@ def _descriptor(value: dict[str, object]) -> DeletionVectorDescriptor:
     if not (isinstance(kind, str) and isinstance(path, str) and isinstance(size, int) and isinstance(cardinality, int)):
         raise CorruptDeletionVector(f"Cannot read the deletion vector {found}: a required member is null")
     if kind not in _STORAGE_TYPES:
-        raise CorruptDeletionVector(f"Cannot read the deletion vector {found}: unknown storage type {kind!r} (expected 'u', 'i' or 'p')")
+        raise CorruptDeletionVector(
+            f"Cannot read the deletion vector {found}: unknown storage type {kind!r} (expected 'u', 'i' or 'p')"
+        )
     if size < _SMALLEST_BITMAP or cardinality < 0 or (isinstance(offset, int) and offset < 0):
         raise CorruptDeletionVector(
             f"Cannot read the deletion vector {found}: impossible numbers "

@@ -24,7 +24,8 @@ def encode_rows(data: npt.NDArray[np.uint8]) -> npt.NDArray[np.uint8]:
     rows, width = data.shape
     words = np.ascontiguousarray(data).view(">u4").astype(np.uint64)
     digits = (words[:, :, None] // _POWERS[None, None, :]) % np.uint64(85)
-    return _CHARACTERS[digits].reshape(rows, width // 4 * 5)
+    characters: npt.NDArray[np.uint8] = _CHARACTERS[digits].reshape(rows, width // 4 * 5)
+    return characters
 
 
 def decode_rows(text: npt.NDArray[np.uint8]) -> npt.NDArray[np.uint8]:

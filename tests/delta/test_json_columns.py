@@ -88,7 +88,10 @@ def test_decimals_of_a_slice_keep_their_rows() -> None:
         (pa.array([True, False]), ["true", "false"]),
         (pa.array([dt.date(2024, 2, 29), dt.date(1, 1, 1)]), ['"2024-02-29"', '"0001-01-01"']),
         (pa.array([2932897, -719163], pa.int32()).cast(pa.date32()), [None, None]),
-        (pa.array([0, 1_500_000], pa.timestamp("us", "UTC")), ['"1970-01-01T00:00:00.000Z"', '"1970-01-01T00:00:01.500Z"']),
+        (
+            pa.array([0, 1_500_000], pa.timestamp("us", "UTC")),
+            ['"1970-01-01T00:00:00.000Z"', '"1970-01-01T00:00:01.500Z"'],
+        ),
         (pa.array([-1], pa.timestamp("us", "UTC")), ['"1969-12-31T23:59:59.999999Z"']),
         (pa.array([1], pa.timestamp("us")), ['"1970-01-01T00:00:00.000001"']),
         (pa.array([253402300800000000, 1000], pa.timestamp("us")), [None, '"1970-01-01T00:00:00.001"']),

@@ -1,0 +1,223 @@
+"""The file actions of a commit that is being prepared, and what they do to the table as a whole."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from deltaberg.delta.add_path import path_keys
+from deltaberg.delta.checkpoint_columns import STRING_MAP
+from deltaberg.delta.errors import InvalidDeltaRequest
+from deltaberg.delta.file_actions import DELETION_VECTOR, file_keys
+from deltaberg.delta.writer_requirements import CommitShape
+
+_OPTIONAL = (
+    pa.field("deletion_vector", DELETION_VECTOR),
+    pa.field("base_row_id", pa.int64()),
+    pa.field("default_row_commit_version", pa.int64()),
+    pa.field("clustering_provider", pa.string()),
+    pa.field("tags", STRING_MAP),
+)
+_NO_STATS = pa.struct([("num_records", pa.int64())])
+_NO_KEYS = pa.array([], pa.string())
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RemovedFiles:
+    """Files to remove: the rows of their live adds."""
+
+    batch: pa.RecordBatch
+    data_change: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Totals:
+    """Numbers of one side of a commit. ``rows`` and ``deleted_rows`` are None where a file states no count."""
+
+    files: int = 0
+    bytes: int = 0
+    rows: int | None = 0
+    vectors: int = 0
+    deleted_rows: int = 0
+
+    def __add__(self, other: Totals) -> Totals:
+        known = self.rows is not None and other.rows is not None
+        return Totals(
+            files=self.files + other.files,
+            bytes=self.bytes + other.bytes,
+            rows=(self.rows or 0) + (other.rows or 0) if known else None,
+            vectors=self.vectors + other.vectors,
+            deleted_rows=self.deleted_rows + other.deleted_rows,
+        )
+
+    @staticmethod
+    def of(batch: pa.RecordBatch) -> Totals:
+        counts = pc.struct_field(batch.column("stats"), "num_records")
+        vectors = batch.column("deletion_vector")
+        return Totals(
+            files=batch.num_rows,
+            bytes=pc.sum(batch.column("size")).as_py() or 0,
+            rows=None if counts.null_count else pc.sum(counts).as_py() or 0,
+            vectors=len(vectors) - vectors.null_count,
+            deleted_rows=pc.sum(pc.struct_field(vectors, "cardinality")).as_py() or 0,
+        )
+
+
+class FileChanges:
+    """Adds, removes and change files, checked as they come."""
+
+    def __init__(self) -> None:
+        self.adds: list[pa.RecordBatch] = []
+        self.recommitted: list[pa.RecordBatch] = []
+        self.removes: list[RemovedFiles] = []
+        self.change_files: list[pa.RecordBatch] = []
+
+    @property
+    def all_adds(self) -> Iterator[pa.RecordBatch]:
+        """New files, then those that are live already and committed again."""
+        yield from self.adds
+        yield from self.recommitted
+
+    @property
+    def is_empty(self) -> bool:
+        return not (self.adds or self.recommitted or self.removes or self.change_files)
+
+    def added_keys(self) -> pa.Array:
+        return _path_keys(self.all_adds)
+
+    def removed_keys(self) -> pa.Array:
+        return _path_keys(each.batch for each in self.removes)
+
+    def check(self) -> None:
+        """Raise InvalidDeltaRequest for two actions that reconcile with each other (PROTOCOL "Delta Log Entries")."""
+        added, removed = self.added_keys(), self.removed_keys()
+        for keys, verb in ((added, "add"), (removed, "remove")):
+            twice = _first_repeated(keys)
+            if twice is not None:
+                raise InvalidDeltaRequest(f"Cannot {verb} a file twice in one commit", path=twice)
+        if not len(removed) or not len(added):
+            return
+        again = _logical_keys(self.all_adds, removed)
+        gone = _logical_keys((each.batch for each in self.removes), added)
+        same = again.filter(pc.is_in(again, gone)) if len(again) and len(gone) else again.slice(0, 0)
+        if len(same):
+            raise InvalidDeltaRequest(
+                "Cannot remove and add a file with the same deletion vector in one commit (expected another one)",
+                path=same[0].as_py().partition("\0")[0],
+            )
+
+    def shape(self, *, copies_rows: bool | None) -> CommitShape:
+        """What the commit does to rows. ``copies_rows`` None assumes the worst of a commit that adds and removes."""
+        removed = self.removed_keys()
+        adds_rows = any(
+            pc.any(pc.and_(batch.column("data_change"), _outside(path_keys(batch.column("path")), removed))).as_py()
+            for batch in self.adds
+        )
+        removes_rows = any(each.data_change and each.batch.num_rows > 0 for each in self.removes)
+        both = adds_rows and removes_rows
+        return CommitShape(
+            adds_rows=adds_rows,
+            removes_rows=removes_rows,
+            writes_vectors=any(batch.column("deletion_vector").null_count < batch.num_rows for batch in self.adds),
+            copies_rows=both if copies_rows is None else copies_rows,
+            has_change_files=bool(self.change_files),
+        )
+
+    def added(self) -> Totals:
+        return sum((Totals.of(batch) for batch in self.adds), Totals())
+
+    def removed(self) -> Totals:
+        return sum((Totals.of(each.batch) for each in self.removes), Totals())
+
+    def metrics(self) -> dict[str, str]:
+        """``operationMetrics`` in the reference implementation's names."""
+        added, removed = self.added(), self.removed()
+        metrics = {
+            "numFiles": added.files,
+            "numOutputBytes": added.bytes,
+            "numAddedFiles": added.files,
+            "numAddedBytes": added.bytes,
+            "numRemovedFiles": removed.files,
+            "numRemovedBytes": removed.bytes,
+            "numAddedChangeFiles": sum(batch.num_rows for batch in self.change_files),
+            "numDeletionVectorsAdded": added.vectors,
+            "numDeletionVectorsRemoved": removed.vectors,
+        }
+        if added.rows is not None:
+            metrics["numOutputRows"] = added.rows
+        return {name: str(number) for name, number in metrics.items()}
+
+
+def conformed(batch: pa.RecordBatch, partition_names: Iterable[str]) -> pa.RecordBatch:
+    """A batch with every column of ADD_SCHEMA that a writer needs; optional ones that are absent become null.
+
+    Raises InvalidDeltaRequest for a missing column, other partition columns than the table's, and an empty partition
+    value, which would read back as null.
+    """
+    names = list(partition_names)
+    columns: dict[str, pa.Array] = {}
+    for name in ("path", "partition_values", "size", "modification_time", "data_change"):
+        if batch.schema.get_field_index(name) < 0:
+            raise InvalidDeltaRequest(f"Cannot commit files: the batch has no column {name!r}")
+        columns[name] = batch.column(name)
+    columns["stats"] = batch.column("stats") if "stats" in batch.schema.names else pa.nulls(batch.num_rows, _NO_STATS)
+    for field in _OPTIONAL:
+        present = field.name in batch.schema.names
+        columns[field.name] = batch.column(field.name) if present else pa.nulls(batch.num_rows, field.type)
+    values = columns["partition_values"]
+    found = [field.name for field in values.type]
+    if found != names:
+        raise InvalidDeltaRequest(
+            f"Cannot commit files: their partition values are of the columns {found} (expected {names}, by physical name)"
+        )
+    for index, name in enumerate(names):
+        empty = pc.equal(pc.struct_field(values, index), "")
+        row = pc.index(pc.fill_null(empty, False), True).as_py()
+        if row >= 0:
+            raise InvalidDeltaRequest(
+                f"Cannot commit a file whose value of the partition column {name!r} is the empty string: Delta reads it "
+                "as null",
+                path=columns["path"][row].as_py(),
+            )
+    return pa.RecordBatch.from_arrays(list(columns.values()), names=list(columns))
+
+
+def require_counts_with_vectors(batch: pa.RecordBatch) -> None:
+    """A file with a deletion vector states its physical record count (PROTOCOL "Writer Requirement for Deletion Vectors")."""
+    counts = pc.struct_field(batch.column("stats"), "num_records")
+    missing = pc.and_(pc.is_valid(batch.column("deletion_vector")), pc.is_null(counts))
+    row = pc.index(missing, True).as_py()
+    if row >= 0:
+        raise InvalidDeltaRequest(
+            "Cannot add a file with a deletion vector: its stats have no numRecords (expected the physical row count)",
+            path=batch.column("path")[row].as_py(),
+        )
+
+
+def _path_keys(batches: Iterable[pa.RecordBatch]) -> pa.Array:
+    keys = [path_keys(batch.column("path")) for batch in batches]
+    return pa.concat_arrays(keys) if keys else _NO_KEYS
+
+
+def _logical_keys(batches: Iterable[pa.RecordBatch], paths: pa.Array) -> pa.Array:
+    """Keys of path and deletion vector of the files whose path is among ``paths``."""
+    found = []
+    for batch in batches:
+        by_path, by_file = file_keys(batch)
+        found.append(by_file.filter(pc.is_in(by_path, paths)))
+    return pa.concat_arrays(found) if found else _NO_KEYS
+
+
+def _first_repeated(keys: pa.Array) -> str | None:
+    if pc.count_distinct(keys).as_py() == len(keys):
+        return None
+    counts = pc.value_counts(keys)
+    index = pc.index(pc.greater(counts.field("counts"), 1), True).as_py()
+    return str(counts.field("values")[index].as_py())
+
+
+def _outside(keys: pa.Array, others: pa.Array) -> pa.Array:
+    return pc.invert(pc.is_in(keys, others)) if len(others) else pa.repeat(pa.scalar(True), len(keys))

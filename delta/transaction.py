@@ -1,0 +1,448 @@
+"""One commit: collect actions, check them, write the next version, retry behind faster writers.
+
+PROTOCOL "Delta Log Entries" and "Requirements for Writers". The outcome has three names: a version is returned;
+DeltaConflict and every other error mean that nothing was committed and what the transaction wrote is deleted;
+DeltaCommitStateUnknown means that nobody can tell, and nothing is deleted.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import time
+import uuid
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from deltaberg.delta import row_tracking
+from deltaberg.delta.actions import DomainMetadata, Metadata, Txn
+from deltaberg.delta.add_path import path_keys
+from deltaberg.delta.column_mapping import ColumnMapping
+from deltaberg.delta.commit_file import PutOutcome, put_commit
+from deltaberg.delta.commit_info import commit_info
+from deltaberg.delta.commit_writer import CommitWriter
+from deltaberg.delta.conflict_checker import Intent, Reads, Winner, check_conflict
+from deltaberg.delta.deletion_vector import DeletionVectorDescriptor
+from deltaberg.delta.deletion_vector_file import discard, write_deletion_vectors
+from deltaberg.delta.errors import DeltaConflict, InvalidDeltaRequest
+from deltaberg.delta.file_changes import FileChanges, RemovedFiles, conformed, require_counts_with_vectors
+from deltaberg.delta.iceberg_compat import active_version, check_adds, check_table
+from deltaberg.delta.log_path import commit_name, log_folder
+from deltaberg.delta.metadata_change import check_metadata_change
+from deltaberg.delta.protocol import Protocol
+from deltaberg.delta.required_protocol import features_in_use, upgraded_protocol
+from deltaberg.delta.snapshot import Snapshot
+from deltaberg.delta.writer_requirements import check_commit, require_writable
+from deltaberg.errors import error_context
+from deltaberg.storage.errors import PermissionDenied
+from deltaberg.storage.protocol import Storage
+
+_NOTHING: Mapping[str, object] = MappingProxyType({})
+_ATTEMPTS = 50
+_WRITABLE_DOMAINS = {"delta.clustering": "clustering"}
+
+
+class Transaction:
+    """The actions of one commit on top of ``base``, or of a table's first commit where that is None."""
+
+    def __init__(
+        self,
+        *,
+        storage: Storage,
+        table_root: str,
+        base: Snapshot | None,
+        protocol: Protocol,
+        metadata: Metadata,
+        now_ms: Callable[[], int] = lambda: time.time_ns() // 1_000_000,
+        new_id: Callable[[], uuid.UUID] = uuid.uuid4,
+    ) -> None:
+        self.storage = storage
+        self.table_root = table_root
+        self._base = base
+        self._protocol, self._metadata = protocol, metadata
+        self._now_ms, self._new_id = now_ms, new_id
+        self._sets_protocol = self._sets_metadata = base is None
+        self._files = FileChanges()
+        self._txns: dict[str, Txn] = {}
+        self._domains: dict[str, DomainMetadata] = {}
+        self._reads = Reads.NOTHING
+        self._written: list[str] = []
+        self._finished = False
+        self._in_flight = False
+
+    @property
+    def protocol(self) -> Protocol:
+        """The protocol after the commit."""
+        return self._protocol
+
+    @property
+    def metadata(self) -> Metadata:
+        """The metadata after the commit."""
+        return self._metadata
+
+    @property
+    def base(self) -> Snapshot | None:
+        """The snapshot that the transaction was begun on."""
+        return self._base
+
+    @property
+    def column_mapping(self) -> ColumnMapping:
+        """The mapping after the commit."""
+        return ColumnMapping.of(self._protocol, self._metadata)
+
+    @property
+    def partition_names(self) -> tuple[str, ...]:
+        """Physical names of the partition columns, in the table's order: the members of ``partition_values``."""
+        mapping = self.column_mapping
+        return tuple(
+            mapping.physical_name(self._metadata.schema.field(name)) for name in self._metadata.partition_columns
+        )
+
+    def set_metadata(self, metadata: Metadata) -> None:
+        """Replace the table's metadata; features that it uses and the protocol lacks are added to the protocol.
+
+        Raises InvalidDeltaRequest for a change that the protocol forbids.
+        """
+        if self._base is not None:
+            check_metadata_change(self._base.metadata, metadata)
+        self._metadata = metadata
+        self._sets_metadata = True
+        self._require_features(features_in_use(metadata, domains=self._domains))
+
+    def set_protocol(self, protocol: Protocol) -> None:
+        """Replace the protocol. Raises InvalidDeltaRequest where a feature of the table would be dropped."""
+        for feature in self._protocol.features:
+            if not protocol.supports(feature):
+                raise InvalidDeltaRequest(
+                    f"Cannot change the protocol: it would no longer support {feature} (features are never removed here)",
+                    feature=feature,
+                )
+        require_writable(Protocol.from_json(protocol.to_json()))
+        self._protocol = protocol
+        self._sets_protocol = True
+
+    def add_files(self, batches: Iterable[pa.RecordBatch], *, recommitted: bool = False) -> None:
+        """Add files: batches of ADD_SCHEMA, of which path, partition_values, size, modification_time and data_change
+        must be there. ``recommitted``: files that are live already with the same deletion vector, committed again with
+        other statistics, tags or row ids.
+
+        Raises InvalidDeltaRequest for a batch that cannot be committed to this table.
+        """
+        names = self.partition_names
+        target = self._files.recommitted if recommitted else self._files.adds
+        for batch in batches:
+            if batch.num_rows:
+                full = conformed(batch, names)
+                require_counts_with_vectors(full)
+                target.append(full)
+
+    def remove_files(self, batches: Iterable[pa.RecordBatch], *, data_change: bool = True) -> None:
+        """Remove live files, given by the rows of their adds as ``Snapshot.add_files`` yields them.
+
+        A file whose deletion vector changes is removed as it was and added as it is to be.
+        """
+        names = self.partition_names if self._base is None else _partition_names(self._base)
+        for batch in batches:
+            if batch.num_rows:
+                self._files.removes.append(RemovedFiles(batch=conformed(batch, names), data_change=data_change))
+        self._reads = max(self._reads, Reads.REMOVED_FILES, key=list(Reads).index)
+
+    def add_change_files(self, batches: Iterable[pa.RecordBatch]) -> None:
+        """Add change data files (``cdc``): path, partition_values and size of each."""
+        names = self.partition_names
+        self._files.change_files.extend(conformed(batch, names) for batch in batches if batch.num_rows)
+
+    def write_deletion_vectors(
+        self, vectors: Iterable[tuple[bytes, int]], *, prefix: str = ""
+    ) -> tuple[DeletionVectorDescriptor, ...]:
+        """Write (magic and bitmap, cardinality) pairs to files of this transaction; see ``deletion_vector_file``."""
+        written = write_deletion_vectors(self.storage, self.table_root, vectors, new_id=self._new_id, prefix=prefix)
+        self._written.extend(written.locations)
+        return written.descriptors
+
+    def own_files(self, locations: Iterable[str]) -> None:
+        """Files that were written for this commit alone: they are deleted when it fails."""
+        self._written.extend(locations)
+
+    def read_table(self) -> None:
+        """State that the commit depends on all files of the table: any concurrent change of them is a conflict."""
+        self._reads = Reads.WHOLE_TABLE
+
+    def set_txn(self, app_id: str, version: int, *, last_updated_ms: int | None = None) -> None:
+        """Record how far an application has come, atomically with the commit."""
+        self._txns[app_id] = Txn(app_id=app_id, version=version, last_updated=last_updated_ms)
+
+    def set_domain_metadata(self, domain: str, configuration: str) -> None:
+        """Set a metadata domain. Raises InvalidDeltaRequest for a system-controlled one that deltaberg does not own."""
+        self._set_domain(DomainMetadata(domain=domain, configuration=configuration))
+
+    def remove_domain_metadata(self, domain: str) -> None:
+        """Remove a metadata domain; its last configuration is kept in the tombstone."""
+        known = {} if self._base is None else self._base.domain_metadata
+        before = known.get(domain)
+        if before is None:
+            raise InvalidDeltaRequest(f"Cannot remove the metadata domain {domain!r}: the table has none of that name")
+        self._set_domain(DomainMetadata(domain=domain, configuration=before.configuration, removed=True))
+
+    def commit(
+        self,
+        operation: str,
+        *,
+        parameters: Mapping[str, object] = _NOTHING,
+        metrics: Mapping[str, str] | None = None,
+        timestamp_ms: int | None = None,
+        extra_info: Mapping[str, object] = _NOTHING,
+        expected_version: int | None = None,
+        copies_rows: bool | None = None,
+        rules_checked: Iterable[str] = (),
+        attempts: int = _ATTEMPTS,
+    ) -> int:
+        """Write the next version and return its number.
+
+        timestamp_ms: of the commit and of the removals, milliseconds since 1970; the clock's when None. An in-commit
+        timestamp is made later than the one before. metrics: ``operationMetrics``, computed when None. extra_info: more
+        members of ``commitInfo``. expected_version: commit as this version or not at all. copies_rows: whether added
+        files repeat rows of removed ones, which matters to a change data feed; None assumes so when rows are added and
+        removed. rules_checked: features whose rules about rows (checkConstraints, invariants, generatedColumns,
+        identityColumns) the caller vouches for.
+
+        Raises DeltaConflict when a faster commit excludes this one, InvalidDeltaRequest and UnsupportedDeltaFeature for
+        a commit that this table does not allow, DeltaCommitStateUnknown when the outcome cannot be learnt.
+        """
+        if self._finished:
+            raise InvalidDeltaRequest("Cannot commit a transaction twice: begin another one")
+        self._finished = True
+        plan = _Plan(
+            timestamp_ms=self._now_ms() if timestamp_ms is None else timestamp_ms,
+            operation=operation,
+            parameters=parameters,
+            metrics=metrics,
+            extra_info=extra_info,
+            transaction_id=str(self._new_id()),
+        )
+        try:
+            with error_context(table=self.table_root):
+                self._check(copies_rows, frozenset(rules_checked))
+                version = self._put(plan, expected_version, attempts)
+        except BaseException:
+            if not self._in_flight:
+                discard(self.storage, self._written)
+            raise
+        return version
+
+    def _put(self, plan: _Plan, expected_version: int | None, attempts: int) -> int:
+        base = self._base
+        place = _Place(
+            version=0 if base is None else base.version + 1,
+            previous_timestamp_ms=None if base is None else base.timestamp_ms,
+            high_water_mark=-1 if base is None else row_tracking.high_water_mark(base.domain_metadata.values()),
+        )
+        if expected_version is not None and expected_version != place.version:
+            raise DeltaConflict(
+                f"Cannot commit version {expected_version}: the transaction was begun on version {place.version - 1} "
+                f"(expected {expected_version - 1})"
+            )
+        for _ in range(attempts):
+            content = self._content(plan, place)
+            self._in_flight = True
+            try:
+                outcome = put_commit(self.storage, self._commit_location(place.version), content)
+            except PermissionDenied:
+                self._in_flight = False
+                raise
+            if outcome is PutOutcome.COMMITTED:
+                return place.version
+            self._in_flight = False
+            if base is None or expected_version is not None:
+                raise DeltaConflict(f"Cannot commit version {place.version}: it exists already", version=place.version)
+            place = self._behind_winners(place)
+        raise DeltaConflict(f"Cannot commit: {attempts} attempts found a faster writer each time; try again later")
+
+    def _behind_winners(self, place: _Place) -> _Place:
+        intent = Intent(
+            reads=self._reads if not (self._sets_metadata or self._sets_protocol) else Reads.WHOLE_TABLE,
+            added=self._files.added_keys(),
+            removed=self._files.removed_keys(),
+            txn_app_ids=frozenset(self._txns),
+            domains=frozenset(self._domains),
+        )
+        while self.storage.exists(self._commit_location(place.version)):
+            winner = Winner.read(self.storage, log_folder(self.table_root), place.version)
+            check_conflict(intent, winner)
+            timestamp = winner.commit_info.in_commit_timestamp
+            mark = row_tracking.high_water_mark(winner.domain_metadata)
+            place = _Place(
+                version=place.version + 1,
+                previous_timestamp_ms=place.previous_timestamp_ms if timestamp is None else timestamp,
+                high_water_mark=max(place.high_water_mark, mark),
+            )
+        return place
+
+    def _content(self, plan: _Plan, place: _Place) -> bytes:
+        metadata, timestamp_ms = self._metadata, plan.timestamp_ms
+        in_commit_timestamp: int | None = None
+        if _has_in_commit_timestamps(self._protocol, metadata):
+            if place.previous_timestamp_ms is not None:
+                timestamp_ms = max(timestamp_ms, place.previous_timestamp_ms + 1)
+            in_commit_timestamp = timestamp_ms
+            if self._base is not None and not _has_in_commit_timestamps(self._base.protocol, self._base.metadata):
+                metadata = _with_enablement(metadata, place.version, timestamp_ms)
+        adds, domains = self._with_row_ids(place)
+        metrics = self._files.metrics() if plan.metrics is None else plan.metrics
+        writer = CommitWriter()
+        writer.action(
+            "commitInfo",
+            commit_info(
+                operation=plan.operation,
+                parameters=plan.parameters,
+                metrics=metrics,
+                timestamp_ms=timestamp_ms,
+                in_commit_timestamp_ms=in_commit_timestamp,
+                read_version=None if self._base is None else self._base.version,
+                blind_append=self._reads is Reads.NOTHING and not self._sets_metadata and not self._files.removes,
+                transaction_id=plan.transaction_id,
+                extra=plan.extra_info,
+            ),
+        )
+        if self._sets_protocol:
+            writer.action("protocol", self._protocol.to_json())
+        if self._sets_metadata:
+            writer.action("metaData", metadata.to_json())
+        for domain in domains:
+            writer.action("domainMetadata", domain.to_json())
+        for txn in self._txns.values():
+            writer.action("txn", txn.to_json())
+        for removed in self._files.removes:
+            writer.removes(removed.batch, deletion_timestamp_ms=timestamp_ms, data_change=removed.data_change)
+        for batch in adds:
+            writer.adds(batch)
+        for batch in self._files.change_files:
+            writer.change_files(batch)
+        return writer.content()
+
+    def _with_row_ids(self, place: _Place) -> tuple[list[pa.RecordBatch], list[DomainMetadata]]:
+        adds, domains = list(self._files.all_adds), list(self._domains.values())
+        if row_tracking.is_supported(self._protocol, self._metadata) and adds:
+            adds = list(row_tracking.assign(adds, mark=place.high_water_mark, version=place.version))
+            mark = max(map(row_tracking.highest_id, adds))
+            if mark > place.high_water_mark:
+                domains.append(row_tracking.high_water_mark_action(mark))
+        return adds, domains
+
+    def _check(self, copies_rows: bool | None, rules_checked: frozenset[str]) -> None:
+        require_writable(self._protocol)
+        if self._base is not None:
+            require_writable(self._base.protocol)
+        ColumnMapping.of(self._protocol, self._metadata)
+        check_table(self._protocol, self._metadata, replaced=None if self._base is None else self._base.metadata)
+        self._files.check()
+        shape = self._files.shape(copies_rows=copies_rows)
+        check_commit(self._protocol, self._metadata, shape, rules_checked=rules_checked)
+        compat = active_version(self._protocol, self._metadata)
+        if compat is not None:
+            for batch in self._files.all_adds:
+                check_adds(compat, batch)
+        self._check_row_tracking()
+
+    def _check_row_tracking(self) -> None:
+        if not self._protocol.supports("rowTracking"):
+            for batch in self._files.all_adds:
+                if batch.column("base_row_id").null_count < batch.num_rows:
+                    raise InvalidDeltaRequest(
+                        "Cannot commit row ids: the protocol does not support rowTracking", feature="rowTracking"
+                    )
+        base = self._base
+        if (
+            base is None
+            or not row_tracking.is_enabled(self._protocol, self._metadata)
+            or row_tracking.is_enabled(base.protocol, base.metadata)
+        ):
+            return
+        touched = pa.concat_arrays([self._files.removed_keys(), self._files.added_keys()])
+        for batch in base.add_files():
+            bare = batch.filter(pc.is_null(batch.column("base_row_id")))
+            left = bare.filter(pc.invert(pc.is_in(path_keys(bare.column("path")), touched)))
+            if left.num_rows:
+                raise InvalidDeltaRequest(
+                    "Cannot enable row tracking: a live file has no baseRowId (expected it committed again first)",
+                    path=left.column("path")[0].as_py(),
+                    feature="rowTracking",
+                )
+
+    def _require_features(self, features: Iterable[str]) -> None:
+        protocol = upgraded_protocol(self._protocol, features)
+        if protocol is not self._protocol:
+            self._protocol = protocol
+            self._sets_protocol = True
+
+    def _set_domain(self, action: DomainMetadata) -> None:
+        if action.is_system_controlled and action.domain not in _WRITABLE_DOMAINS:
+            raise InvalidDeltaRequest(
+                f"Cannot change the metadata domain {action.domain!r}: domains that begin with delta. are the system's"
+            )
+        self._domains[action.domain] = action
+        self._require_features(("domainMetadata", *filter(None, (_WRITABLE_DOMAINS.get(action.domain),))))
+
+    def _commit_location(self, version: int) -> str:
+        return f"{log_folder(self.table_root)}/{commit_name(version)}"
+
+
+def begin_transaction(
+    snapshot: Snapshot,
+    *,
+    now_ms: Callable[[], int] = lambda: time.time_ns() // 1_000_000,
+    new_id: Callable[[], uuid.UUID] = uuid.uuid4,
+) -> Transaction:
+    """Begin a commit on top of a snapshot. Raises UnsupportedDeltaFeature for a table that deltaberg cannot write."""
+    require_writable(snapshot.protocol)
+    return Transaction(
+        storage=snapshot.storage,
+        table_root=snapshot.table_root,
+        base=snapshot,
+        protocol=snapshot.protocol,
+        metadata=snapshot.metadata,
+        now_ms=now_ms,
+        new_id=new_id,
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Plan:
+    """What ``commit`` was asked for."""
+
+    timestamp_ms: int
+    operation: str
+    parameters: Mapping[str, object]
+    metrics: Mapping[str, str] | None
+    extra_info: Mapping[str, object]
+    transaction_id: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Place:
+    """Where in the log the next attempt goes, and what the version before it left."""
+
+    version: int
+    previous_timestamp_ms: int | None
+    high_water_mark: int
+
+
+def _has_in_commit_timestamps(protocol: Protocol, metadata: Metadata) -> bool:
+    return protocol.supports("inCommitTimestamp") and metadata.properties.in_commit_timestamps
+
+
+def _with_enablement(metadata: Metadata, version: int, timestamp_ms: int) -> Metadata:
+    configuration = {
+        **metadata.configuration,
+        "delta.inCommitTimestampEnablementVersion": str(version),
+        "delta.inCommitTimestampEnablementTimestamp": str(timestamp_ms),
+    }
+    return dataclasses.replace(metadata, configuration=configuration)
+
+
+def _partition_names(snapshot: Snapshot) -> tuple[str, ...]:
+    metadata, mapping = snapshot.metadata, snapshot.column_mapping
+    return tuple(mapping.physical_name(metadata.schema.field(name)) for name in metadata.partition_columns)
