@@ -56,13 +56,14 @@ class Scan:
         with error_context(table=self.table.location, version=version):
             deletes = RowDeletes(self.table, self.snapshot)
             for task in plan_data_files(self.table, self.snapshot, deletes.index):
-                yield from self._file(task, deletes.of(task))
+                yield from self.file_batches(task, deletes.of(task))
 
     def read_all(self) -> pa.Table:
         """Every row in memory."""
         return pa.Table.from_batches(self.batches(), schema=self.schema)
 
-    def _file(self, task: DataFileTask, deletes: FileDeletes) -> Iterator[pa.RecordBatch]:
+    def file_batches(self, task: DataFileTask, deletes: FileDeletes) -> Iterator[pa.RecordBatch]:
+        """The rows of one data file of the scan's snapshot, for callers that plan files themselves."""
         columns = MetadataColumns(self.table.metadata, task, self.extra_columns)
         keys = [field for each in deletes.equality for field in each.columns.fields]
         fields = [*self.fields, *columns.stored_fields, *keys]
