@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from deltaberg.errors import error_context
+from deltaberg.iceberg.catalog import CatalogTable
 from deltaberg.iceberg.errors import (
+    CorruptMetadata,
     IcebergError,
     InvalidIcebergRequest,
     NotAnIcebergTable,
@@ -16,6 +18,7 @@ from deltaberg.iceberg.schema import Schema
 from deltaberg.iceberg.snapshot import Snapshot
 from deltaberg.iceberg.table_metadata import TableMetadata
 from deltaberg.iceberg.table_metadata_json import read_metadata
+from deltaberg.iceberg.transaction import Surroundings, Transaction
 from deltaberg.storage import NotFound, Storage, StorageError
 
 WRITE_METADATA_PATH = "write.metadata.path"
@@ -32,6 +35,15 @@ class Table:
     metadata: TableMetadata
     metadata_location: str
     storage: Storage
+    catalog: CatalogTable | None = None
+
+    @classmethod
+    def of_catalog(cls, catalog: CatalogTable, storage: Storage) -> Table:
+        """Open a table that a catalog points to; its commits go through the catalog. Raises like ``open``."""
+        location = catalog.current()
+        if location is None:
+            raise NotAnIcebergTable("Cannot open the table: the catalog has none of this name")
+        return replace(cls.open(location, storage), catalog=catalog)
 
     @classmethod
     def open(cls, location: str, storage: Storage) -> Table:
@@ -67,6 +79,24 @@ class Table:
     def metadata_folder(self) -> str:
         """The folder in which the metadata file stands, and in which the next one is committed."""
         return self.metadata_location.rpartition("/")[0]
+
+    def refresh(self) -> Table:
+        """The table as it is now. Raises like ``open``, and CorruptMetadata when another table took its place."""
+        if self.catalog is not None:
+            current = Table.of_catalog(self.catalog, self.storage)
+        else:
+            current = Table.open(find_metadata(self.storage, table_folder(self.metadata_location)), self.storage)
+        mine, now = self.metadata.table_uuid, current.metadata.table_uuid
+        if mine is not None and now is not None and mine.lower() != now.lower():
+            raise CorruptMetadata(
+                f"Cannot read {current.metadata_location}: the table's UUID changed from {mine} to {now}; "
+                "another table took its place"
+            )
+        return current
+
+    def transaction(self, surroundings: Surroundings | None = None) -> Transaction:
+        """Begin changes to the table."""
+        return Transaction(self, surroundings=surroundings)
 
     def snapshot_for(
         self, snapshot_id: int | None = None, ref: str | None = None, as_of_ms: int | None = None

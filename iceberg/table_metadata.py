@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
 
 from deltaberg.iceberg.encryption_key import EncryptionKey
 from deltaberg.iceberg.errors import CorruptMetadata, InvalidIcebergRequest
@@ -242,3 +242,23 @@ class TableMetadata:
 def _listed(ids: object) -> str:
     known = sorted(ids)  # type: ignore[call-overload]
     return ", ".join(str(item) for item in known[:20]) or "nothing"
+
+
+def map_locations(metadata: TableMetadata, change: Callable[[str], str]) -> TableMetadata:
+    """The metadata with every location but the table's own changed."""
+    return replace(
+        metadata,
+        snapshots=tuple(
+            replace(
+                item,
+                manifest_list=None if item.manifest_list is None else change(item.manifest_list),
+                manifests=None if item.manifests is None else tuple(change(path) for path in item.manifests),
+            )
+            for item in metadata.snapshots
+        ),
+        metadata_log=tuple(replace(item, metadata_file=change(item.metadata_file)) for item in metadata.metadata_log),
+        statistics=tuple(replace(item, statistics_path=change(item.statistics_path)) for item in metadata.statistics),
+        partition_statistics=tuple(
+            replace(item, statistics_path=change(item.statistics_path)) for item in metadata.partition_statistics
+        ),
+    )

@@ -19,7 +19,7 @@ from deltaberg.iceberg.snapshot import Snapshot, SnapshotLogEntry
 from deltaberg.iceberg.snapshot_ref import SnapshotRef
 from deltaberg.iceberg.sort_order import UNSORTED, SortOrder
 from deltaberg.iceberg.statistics_file import PartitionStatisticsFile, StatisticsFile
-from deltaberg.iceberg.table_metadata import MAX_FORMAT_VERSION, MetadataLogEntry, TableMetadata
+from deltaberg.iceberg.table_metadata import MAX_FORMAT_VERSION, MetadataLogEntry, TableMetadata, map_locations
 
 _KEYS = frozenset(
     {
@@ -257,29 +257,9 @@ def _check_numbers(metadata: TableMetadata) -> None:
                 raise rejected(f"{path}.first-row-id", f"row ids below next-row-id {metadata.next_row_id}", end)
 
 
-def _map_locations(metadata: TableMetadata, change: Callable[[str], str]) -> TableMetadata:
-    """The metadata with every location but the table's own changed."""
-    return replace(
-        metadata,
-        snapshots=tuple(
-            replace(
-                item,
-                manifest_list=None if item.manifest_list is None else change(item.manifest_list),
-                manifests=None if item.manifests is None else tuple(change(path) for path in item.manifests),
-            )
-            for item in metadata.snapshots
-        ),
-        metadata_log=tuple(replace(item, metadata_file=change(item.metadata_file)) for item in metadata.metadata_log),
-        statistics=tuple(replace(item, statistics_path=change(item.statistics_path)) for item in metadata.statistics),
-        partition_statistics=tuple(
-            replace(item, statistics_path=change(item.statistics_path)) for item in metadata.partition_statistics
-        ),
-    )
-
-
 def _resolved(metadata: TableMetadata) -> TableMetadata:
     """Version 4: relative locations made absolute, remembering that some were relative."""
-    resolved = _map_locations(metadata, lambda path: resolve_location(metadata.location, path))
+    resolved = map_locations(metadata, lambda path: resolve_location(metadata.location, path))
     return resolved if resolved == metadata else replace(resolved, relative_locations=True)
 
 
@@ -296,7 +276,7 @@ def metadata_to_json(metadata: TableMetadata) -> dict[str, object]:
             raise InvalidIcebergRequest(
                 f"Cannot write relative locations in version {version} metadata: version 4 adds them"
             )
-        metadata = _map_locations(metadata, lambda path: relativize_location(metadata.location, path))
+        metadata = map_locations(metadata, lambda path: relativize_location(metadata.location, path))
     result: dict[str, object] = {"format-version": version}
     if metadata.table_uuid is not None:
         result["table-uuid"] = metadata.table_uuid

@@ -1,0 +1,133 @@
+"""Committing a new metadata file: put-if-absent for file system tables, a pointer swap for those of a catalog.
+
+Sections "File System Tables", "Metastore Tables", "Commit Conflict Resolution and Retry". There are three outcomes:
+the new metadata file is current; it is not, because of a conflict or an error; or nobody can tell.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from deltaberg.errors import DeltabergError
+from deltaberg.iceberg.catalog import CatalogCommit, CatalogTable
+from deltaberg.iceberg.errors import IcebergCommitStateUnknown, IcebergConflict, InvalidIcebergRequest
+from deltaberg.iceberg.metadata_location import (
+    VERSION_HINT,
+    MetadataName,
+    catalog_metadata_name,
+    file_system_metadata_name,
+    join_location,
+)
+from deltaberg.iceberg.metadata_update import MetadataUpdate
+from deltaberg.iceberg.table_metadata import TableMetadata
+from deltaberg.iceberg.table_metadata_json import write_metadata
+from deltaberg.iceberg.table_properties import metadata_is_gzipped
+from deltaberg.iceberg.table_requirement import TableRequirement
+from deltaberg.iceberg.written_files import WrittenFiles
+from deltaberg.storage import AlreadyExists, NotFound, PermissionDenied, Storage, StorageError
+
+
+def file_system_version(base_location: str | None) -> int:
+    """The version after that of a metadata file. Raises InvalidIcebergRequest for a name that a catalog gave."""
+    if base_location is None:
+        return 1
+    name = base_location.rpartition("/")[2]
+    parsed = MetadataName.parse(name)
+    if parsed is None or parsed.from_catalog:
+        raise InvalidIcebergRequest(
+            f"Cannot commit to the table of {base_location}: its metadata files are named by a catalog, which alone can "
+            "commit; open the table through that catalog"
+        )
+    return parsed.version + 1
+
+
+def commit_to_folder(storage: Storage, folder: str, base_location: str | None, metadata: TableMetadata) -> str:
+    """Make metadata current in a metadata folder and return its location.
+
+    Raises IcebergConflict when the version exists, IcebergCommitStateUnknown when that cannot be learnt, and
+    StorageError when the file was certainly not written.
+    """
+    version = file_system_version(base_location)
+    gzip = metadata_is_gzipped(metadata.properties)
+    location = join_location(folder, file_system_metadata_name(version, gzip=gzip))
+    rival = join_location(folder, file_system_metadata_name(version, gzip=not gzip))
+    if storage.exists(rival):
+        raise _version_taken(rival)
+    data = write_metadata(metadata, gzip=gzip)
+    try:
+        storage.put_if_absent(location, data)
+    except AlreadyExists as error:
+        raise _version_taken(location) from error
+    except PermissionDenied:
+        raise
+    except StorageError as error:
+        _settle(storage, location, data, error)
+    _write_hint(storage, folder, version)
+    return location
+
+
+def _version_taken(location: str) -> IcebergConflict:
+    return IcebergConflict(f"Cannot commit {location}: another commit was faster", path=location)
+
+
+def _settle(storage: Storage, location: str, data: bytes, error: StorageError) -> None:
+    """Learn the outcome of a write that reported an error: return when it succeeded, raise otherwise."""
+    try:
+        found = storage.get(location)
+    except NotFound:
+        if storage.resolve(location).startswith("/"):
+            # A local write that is not there will not turn up later.
+            raise error from None
+        raise _unknown(location, error) from error
+    except StorageError:
+        raise _unknown(location, error) from error
+    if found != data:
+        raise _version_taken(location) from error
+
+
+def _unknown(location: str, error: DeltabergError) -> IcebergCommitStateUnknown:
+    return IcebergCommitStateUnknown(
+        f"Cannot tell whether the commit of {location} took place: {error.message}; look whether the file is there "
+        "before you repeat it",
+        path=location,
+    )
+
+
+def _write_hint(storage: Storage, folder: str, version: int) -> None:
+    """Move the version hint; it is only a hint, and the commit stands without it."""
+    try:
+        storage.put(join_location(folder, VERSION_HINT), str(version).encode())
+    except StorageError:
+        return
+
+
+def commit_to_catalog(
+    storage: Storage,
+    catalog: CatalogTable,
+    folder: str,
+    base_location: str | None,
+    metadata: TableMetadata,
+    *,
+    uuid: str,
+    requirements: Sequence[TableRequirement],
+    updates: Sequence[MetadataUpdate],
+    files: WrittenFiles,
+) -> str:
+    """Write a metadata file under a unique name and ask the catalog to make it current.
+
+    Raises what ``CatalogTable.commit`` raises; the file is noted among ``files``.
+    """
+    parsed = None if base_location is None else MetadataName.parse(base_location.rpartition("/")[2])
+    version = 0 if base_location is None else (parsed.version if parsed is not None else 0) + 1
+    gzip = metadata_is_gzipped(metadata.properties)
+    location = files.note(join_location(folder, catalog_metadata_name(version, uuid, gzip=gzip)))
+    storage.put_if_absent(location, write_metadata(metadata, gzip=gzip))
+    return catalog.commit(
+        CatalogCommit(
+            expected=base_location,
+            location=location,
+            metadata=metadata,
+            requirements=tuple(requirements),
+            updates=tuple(updates),
+        )
+    )
