@@ -6,7 +6,10 @@ import datetime as dt
 import json
 import math
 import re
+import select
 import struct
+import subprocess
+import sys
 import uuid
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -16,6 +19,7 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -167,3 +171,62 @@ def _canonical(value: Any, signed_zero: bool) -> Any:
         case list() | tuple():
             return [_canonical(item, signed_zero) for item in value]
     return str(value)
+
+
+SECONDS_A_READ = 60
+
+
+class ReaderProcess:
+    """One long-lived process of independent_readers.py; started again after an engine aborted it."""
+
+    def __init__(self, scratch: Path, *oracle: Path) -> None:
+        script = Path(__file__).parent / "independent_readers.py"
+        self._command = [sys.executable, "-W", "ignore", str(script), *map(str, oracle)]
+        self._out = scratch / "rows.parquet"
+        self._process: subprocess.Popen[str] | None = None
+
+    def read(self, engine: str, table: Path, version: int | None = None) -> pa.Table | str:
+        """The rows, or the engine's words when it could not read them."""
+        if self._process is None:
+            self._process = subprocess.Popen(
+                self._command,
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.DEVNULL,
+                text=True,
+                bufsize=1,
+            )
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
+        self._out.unlink(missing_ok=True)
+        at = None if version is None else str(version)
+        request = {"engine": engine, "table": str(table), "out": str(self._out), "version": at}
+        self._process.stdin.write(json.dumps(request) + "\n")
+        answer = ""
+        while not answer.startswith("READ "):
+            ready, _, _ = select.select([self._process.stdout], [], [], SECONDS_A_READ)
+            answer = self._process.stdout.readline() if ready else ""
+            if not answer:
+                self.stop()
+                return f"{engine}: " + ("the process aborted" if ready else "no answer")
+        result = json.loads(answer.removeprefix("READ "))
+        return f"{engine}: {result['error']}" if "error" in result else pq.read_table(self._out)
+
+    def stop(self) -> None:
+        if self._process is not None:
+            self._process.kill()
+            self._process.communicate()
+            self._process = None
+
+
+@pytest.fixture(scope="session")
+def reader_process(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., ReaderProcess]:
+    return lambda *oracle: ReaderProcess(tmp_path_factory.mktemp("read"), *oracle)
+
+
+@pytest.fixture(scope="session")
+def independent(reader_process: Callable[..., ReaderProcess]) -> Iterator[ReaderProcess]:
+    """Engines that nobody here wrote: ``independent.read("pyiceberg", metadata_file)``."""
+    reader = reader_process()
+    yield reader
+    reader.stop()

@@ -3,18 +3,13 @@
 from __future__ import annotations
 
 import json
-import select
 import signal
-import subprocess
-import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from types import FrameType
 from typing import Any
 
-import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 
 CORPUS = Path(__file__).resolve().parents[3] / "shared" / "corpus"
@@ -103,71 +98,9 @@ def no_hang() -> Iterator[None]:
     signal.signal(signal.SIGALRM, before)
 
 
-Oracle = Callable[[str, Path], pa.Table | str]
-
-# Runs the shared reader's functions for one request after another: an engine takes a second to load and may abort its process.
-SERVER = """
-import importlib.util, json, sys
-import pyarrow.parquet as pq
-spec = importlib.util.spec_from_file_location("oracle", sys.argv[1])
-oracle = importlib.util.module_from_spec(spec)
-spec.loader.exec_module(oracle)
-for line in sys.stdin:
-    request = json.loads(line)
-    try:
-        rows = oracle.ENGINES[request["engine"]](request["table"], request["version"])
-        pq.write_table(oracle.plain(rows), request["out"])
-        answer = {"rows": rows.num_rows}
-    except BaseException as error:
-        text = " ".join(str(error).split())
-        answer = {"error": f"{type(error).__name__}: {text}"[:300]}
-    print("ORACLE " + json.dumps(answer), flush=True)
-"""
-
-
-class ReaderProcess:
-    """One long-lived process of the shared reader; started again after an engine aborted it."""
-
-    def __init__(self, oracle: Path, scratch: Path) -> None:
-        self._command = [sys.executable, "-W", "ignore", "-c", SERVER, str(oracle)]
-        self._out = scratch / "rows.parquet"
-        self._process: subprocess.Popen[str] | None = None
-
-    def read(self, engine: str, table: Path, version: str | None = None) -> pa.Table | str:
-        """The rows, or the engine's words when it could not read them."""
-        if self._process is None:
-            self._process = subprocess.Popen(
-                self._command,
-                stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE,
-                stderr=subprocess.DEVNULL,
-                text=True,
-                bufsize=1,
-            )
-        assert self._process.stdin is not None
-        assert self._process.stdout is not None
-        self._out.unlink(missing_ok=True)
-        request = {"engine": engine, "table": str(table), "out": str(self._out), "version": version}
-        self._process.stdin.write(json.dumps(request) + "\n")
-        answer = ""
-        while not answer.startswith("ORACLE "):
-            ready, _, _ = select.select([self._process.stdout], [], [], SECONDS_A_CASE / 2)
-            answer = self._process.stdout.readline() if ready else ""
-            if not answer:
-                self.stop()
-                return f"{engine}: " + ("the process aborted" if ready else "no answer")
-        result = json.loads(answer.removeprefix("ORACLE "))
-        return f"{engine}: {result['error']}" if "error" in result else pq.read_table(self._out)
-
-    def stop(self) -> None:
-        if self._process is not None:
-            self._process.kill()
-            self._process.communicate()
-            self._process = None
-
-
 @pytest.fixture(scope="session")
-def oracle(shared: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[ReaderProcess]:
-    reader = ReaderProcess(shared / "crosscheck" / "oracle.py", tmp_path_factory.mktemp("oracle"))
+def oracle(shared: Path, reader_process: Any) -> Iterator[Any]:
+    """The shared reader's engines: ``oracle.read("duckdb-delta", folder)``."""
+    reader = reader_process(shared / "crosscheck" / "oracle.py")
     yield reader
     reader.stop()
