@@ -11,6 +11,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 from datetime import datetime, timedelta, timezone, tzinfo
+from functools import lru_cache
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 import numpy as np
@@ -19,6 +20,32 @@ import numpy.typing as npt
 Int64s = npt.NDArray[np.int64]
 
 GREGORIAN_START_DAY = -141427
+
+# Zones whose offsets before 1900 differ between editions of the time zone database: since 2022 most of them are links
+# to a neighbour, and some have changed their standard time. What a writer's Java knew of them cannot be told here.
+_UNCERTAIN_ZONES = frozenset(
+    """
+    Africa/Accra Africa/Addis_Ababa Africa/Asmara Africa/Bamako Africa/Bangui Africa/Banjul Africa/Blantyre
+    Africa/Brazzaville Africa/Bujumbura Africa/Conakry Africa/Dakar Africa/Dar_es_Salaam Africa/Djibouti
+    Africa/Douala Africa/Freetown Africa/Gaborone Africa/Harare Africa/Kampala Africa/Kigali Africa/Kinshasa
+    Africa/Libreville Africa/Lome Africa/Luanda Africa/Lubumbashi Africa/Lusaka Africa/Malabo Africa/Maputo
+    Africa/Maseru Africa/Mbabane Africa/Mogadishu Africa/Niamey Africa/Nouakchott Africa/Ouagadougou
+    Africa/Porto-Novo America/Anguilla America/Antigua America/Aruba America/Asuncion America/Atikokan
+    America/Blanc-Sablon America/Cayman America/Chihuahua America/Creston America/Curacao America/Dominica
+    America/Godthab America/Grenada America/Guadeloupe America/Matamoros America/Montserrat America/Nassau
+    America/Nipigon America/Nuuk America/Ojinaga America/Port_of_Spain America/Rainy_River America/Scoresbysund
+    America/St_Kitts America/St_Lucia America/St_Thomas America/St_Vincent America/Thunder_Bay America/Tortola
+    America/Yellowknife Antarctica/Casey Antarctica/DumontDUrville Antarctica/McMurdo Antarctica/Syowa
+    Antarctica/Vostok Asia/Aden Asia/Almaty Asia/Amman Asia/Bahrain Asia/Brunei Asia/Choibalsan Asia/Damascus
+    Asia/Kuala_Lumpur Asia/Kuwait Asia/Manila Asia/Muscat Asia/Phnom_Penh Asia/Qostanay Asia/Vientiane
+    Atlantic/Reykjavik Atlantic/St_Helena Europe/Amsterdam Europe/Copenhagen Europe/Guernsey Europe/Isle_of_Man
+    Europe/Jersey Europe/Ljubljana Europe/Luxembourg Europe/Monaco Europe/Oslo Europe/Sarajevo Europe/Skopje
+    Europe/Stockholm Europe/Uzhgorod Europe/Vaduz Europe/Zagreb Europe/Zaporozhye Indian/Antananarivo
+    Indian/Christmas Indian/Cocos Indian/Comoro Indian/Kerguelen Indian/Mahe Indian/Mayotte Indian/Reunion
+    Pacific/Chuuk Pacific/Funafuti Pacific/Majuro Pacific/Midway Pacific/Pohnpei Pacific/Saipan Pacific/Wake
+    Pacific/Wallis
+    """.split()  # noqa: SIM905
+)
 _DAY_US = 86_400_000_000
 _YEAR_1900_US = -2_208_988_800_000_000
 _OFFSET = re.compile(r"(?:UTC|GMT|UT)?([+-])(\d{1,2}):?(\d{2})?(?::?(\d{2}))?")
@@ -68,26 +95,36 @@ class HybridCalendar:
         return gregorian_days(days)
 
     def micros(self, micros: Int64s) -> Int64s:
-        """Microseconds since 1970-01-01T00:00Z whose local fields are hybrid, as proleptic Gregorian ones."""
-        zone = _zone(self.timezone)
+        """Microseconds since 1970-01-01T00:00Z whose local fields are hybrid, as proleptic Gregorian ones.
+
+        Raises ValueError for one before 1900 in a zone whose offsets at that time are not certain.
+        """
         old = micros < _YEAR_1900_US
         if not old.any():
             return micros
+        if self.timezone in _UNCERTAIN_ZONES:
+            raise ValueError(f"what the time zone {self.timezone} was before 1900 differs between time zone databases")
         result = micros.copy()
-        result[old] = _rebase(micros[old], zone)
+        result[old] = _rebase(micros[old], self.timezone)
         return result
 
 
-def _rebase(micros: Int64s, zone: tzinfo) -> Int64s:
-    written = _microseconds(_standard_offset(zone))
-    local = micros + written
-    day, time_of_day = np.divmod(local, _DAY_US)
+def _rebase(micros: Int64s, zone: str) -> Int64s:
+    written, changes = _history(zone)
+    day, time_of_day = np.divmod(micros + written, _DAY_US)
     local = gregorian_days(day) * _DAY_US + time_of_day
-    transitions = _offset_changes(zone)
-    offsets = np.array([offset for _, offset in transitions], np.int64)
+    offsets = np.array([offset for _, offset in changes], np.int64)
     # A local time that occurs twice is the later one: no zone had summer time before 1900.
-    starts = np.array([start + offset for start, offset in transitions[1:]], np.int64)
-    return local - offsets[np.searchsorted(starts, local, side="right")]
+    starts = np.array([start + offset for start, offset in changes[1:]], np.int64)
+    result: Int64s = local - offsets[np.searchsorted(starts, local, side="right")]
+    return result
+
+
+@lru_cache(maxsize=64)
+def _history(name: str) -> tuple[int, tuple[tuple[int, int], ...]]:
+    """The zone's present standard offset, and its offsets up to 1900, in microseconds."""
+    zone = _zone(name)
+    return _microseconds(_standard_offset(zone)), tuple(_offset_changes(zone))
 
 
 def _offset_changes(zone: tzinfo) -> list[tuple[int, int]]:

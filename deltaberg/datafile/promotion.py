@@ -201,7 +201,13 @@ def _rebase_days(calendar: HybridCalendar) -> Convert:
 
 
 def _rebase_micros(calendar: HybridCalendar) -> Convert:
-    return lambda array: _with_nulls_of(array, calendar.micros(_numbers(array)))
+    def rebase(array: pa.Array) -> pa.Array:
+        try:
+            return _with_nulls_of(array, calendar.micros(_numbers(array)))
+        except ValueError as error:
+            raise pa.ArrowInvalid(str(error)) from error
+
+    return rebase
 
 
 def _numbers(array: pa.Array) -> Any:
