@@ -79,6 +79,8 @@ class DeltaDesign:
     schema: Schema
     translation: DeltaSchemaTranslation
     mode: MappingMode
+    physical_names: Mapping[int, str]
+    type_mappings: Mapping[str, str]
     partitioning: DeltaPartitioning
     survey: FooterSurvey
     groups: tuple[FileGroup, ...]
@@ -115,7 +117,7 @@ class _Designer:
         self.source = source
         self.options = options
         self.metadata = source.table.metadata
-        self.schema = source.table.schema_for(source.snapshot)
+        self.schema = source.schema
         self.survey = FooterSurvey(source.storage, deep=options.deep)
         self.findings: list[Finding] = []
         self.tallies: dict[tuple[int, int], _Tally] = {}
@@ -175,6 +177,8 @@ class _Designer:
             schema=self.schema,
             translation=translation,
             mode=mode,
+            physical_names=names,
+            type_mappings=self.options.type_mappings,
             partitioning=partitioning,
             survey=self.survey,
             groups=groups,

@@ -85,7 +85,7 @@ def position_of(source: Source) -> Position:
     match source:
         case IcebergSource():
             snapshot = source.snapshot
-            schema = source.table.schema_for(snapshot)
+            schema = source.schema
             return Position(
                 format=TableFormat.ICEBERG,
                 uuid=source.table.metadata.table_uuid or source.table.metadata.location,

@@ -10,6 +10,8 @@ from deltaberg.delta.snapshot import Snapshot as DeltaSnapshot
 from deltaberg.delta.table import DeltaTable
 from deltaberg.errors import NotATable, UsageError
 from deltaberg.iceberg.metadata_location import METADATA_FOLDER, is_metadata_file
+from deltaberg.iceberg.read_schema import schema_at
+from deltaberg.iceberg.schema import Schema
 from deltaberg.iceberg.snapshot import Snapshot as IcebergSnapshot
 from deltaberg.iceberg.table import Table as IcebergTable
 from deltaberg.storage import Storage
@@ -30,10 +32,14 @@ class TableFormat(str, Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class IcebergSource:
-    """An Iceberg table at one snapshot; ``snapshot`` is None for a table that has none yet."""
+    """An Iceberg table at one snapshot; ``snapshot`` is None for a table that has none yet.
+
+    schema: in which the snapshot is read; not always the one that it was made under (``read_schema.schema_at``).
+    """
 
     table: IcebergTable
     snapshot: IcebergSnapshot | None
+    schema: Schema
     ref: str | None
     storage: Storage
     location: str
@@ -87,7 +93,15 @@ def open_source(
             )
         table = IcebergTable.open(folder, storage)
         snapshot = table.snapshot_for(snapshot_id=snapshot_id, ref=ref, as_of_ms=as_of_ms)
-        return IcebergSource(table=table, snapshot=snapshot, ref=ref, storage=storage, location=location)
+        chosen = snapshot if snapshot_id is not None or ref is not None or as_of_ms is not None else None
+        return IcebergSource(
+            table=table,
+            snapshot=snapshot,
+            schema=schema_at(table.metadata, snapshot=chosen, ref=ref),
+            ref=ref,
+            storage=storage,
+            location=location,
+        )
     if snapshot_id is not None or ref is not None:
         what = f"snapshot {snapshot_id}" if snapshot_id is not None else f"ref {ref}"
         raise UsageError(f"Cannot open {what} of {location}: it is a Delta table; choose with --version")

@@ -6,16 +6,22 @@ deletion vectors) is given as arrays aligned with the batch.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from deltaberg.datafile.parquet_writer import WrittenFiles
 from deltaberg.delta.file_actions import DELETION_VECTOR, STRING_MAP
+from deltaberg.iceberg import types as ice
 from deltaberg.iceberg.data_file import ADDED, DATA, data_file_schema
 from deltaberg.translate.schema import LeafPair
-from deltaberg.translate.statistics import delta_to_iceberg_metrics, iceberg_to_delta_stats
+from deltaberg.translate.statistics import (
+    delta_to_iceberg_metrics,
+    iceberg_to_delta_stats,
+    written_to_iceberg_metrics,
+)
 
 _URI_SAFE = frozenset("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_.~!$&'()*+,;=:@/")
 
@@ -59,6 +65,33 @@ def delta_to_iceberg_files(
         "first_row_id": first_row_id,
     }
     return _batch(columns, data_file_schema(partition.type), rows)
+
+
+def written_to_iceberg_files(
+    written: WrittenFiles, types: Mapping[int, ice.Type], *, partition: pa.StructArray, spec_id: int
+) -> pa.RecordBatch:
+    """Data files of status ADDED for files that deltaberg wrote. types: of the leaves, by field id."""
+    rows = written.files.num_rows
+    metrics = written_to_iceberg_metrics(written, types)
+    columns = {
+        "status": pa.repeat(pa.scalar(ADDED, pa.int32()), rows),
+        "content": pa.repeat(pa.scalar(DATA, pa.int32()), rows),
+        "file_path": written.files.column("location"),
+        "file_format": pa.repeat(pa.scalar("parquet"), rows),
+        "spec_id": pa.repeat(pa.scalar(spec_id, pa.int32()), rows),
+        "partition": partition,
+        "record_count": written.files.column("record_count"),
+        "file_size_in_bytes": written.files.column("file_size_in_bytes"),
+        "value_counts": metrics.value_counts,
+        "null_value_counts": metrics.null_value_counts,
+        "nan_value_counts": metrics.nan_value_counts,
+        "lower_bounds": metrics.lower_bounds,
+        "upper_bounds": metrics.upper_bounds,
+        "split_offsets": written.files.column("split_offsets"),
+    }
+    schema = data_file_schema(partition.type)
+    cast = {name: array.cast(schema.field(name).type) for name, array in columns.items()}
+    return _batch(cast, schema, rows)
 
 
 def iceberg_to_delta_adds(

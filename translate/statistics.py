@@ -13,9 +13,17 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from deltaberg.datafile.column_metrics import LeafMetrics
+from deltaberg.datafile.parquet_writer import WrittenFiles
 from deltaberg.delta import types as delta
 from deltaberg.delta.types import arrow_type as delta_arrow_type
 from deltaberg.iceberg import types as ice
+from deltaberg.iceberg.bound_truncation import (
+    truncate_lower_bytes,
+    truncate_lower_text,
+    truncate_upper_bytes,
+    truncate_upper_text,
+)
 from deltaberg.iceberg.metrics import metric, metric_map
 from deltaberg.iceberg.single_value import decode_bounds, encode_bounds
 from deltaberg.iceberg.types import arrow_type as iceberg_arrow_type
@@ -24,6 +32,8 @@ from deltaberg.translate.schema import LeafPair
 
 _MILLISECOND_US = 1_000
 _INT64_MAX = 2**63 - 1
+_BOUND_LENGTH = 32
+"""Code points or bytes that bounds of written files keep."""
 
 _UNBOUNDED_IN_ICEBERG = (ice.VariantType, ice.UnknownType, ice.GeometryType, ice.GeographyType)
 _BOUNDED_IN_DELTA = (
@@ -47,6 +57,7 @@ class IcebergMetrics:
 
     value_counts: pa.MapArray
     null_value_counts: pa.MapArray
+    nan_value_counts: pa.MapArray | None = None
     lower_bounds: pa.MapArray
     upper_bounds: pa.MapArray
 
@@ -130,7 +141,47 @@ def iceberg_to_delta_stats(batch: pa.RecordBatch, leaves: Iterable[LeafPair]) ->
     )
 
 
+def written_to_iceberg_metrics(written: WrittenFiles, types: Mapping[int, ice.Type]) -> IcebergMetrics:
+    """Metrics of files that deltaberg wrote; the counts and bounds are exact, long texts and bytes are cut.
+
+    types: the Iceberg types of the leaves by field id; leaves without one have no metrics.
+    """
+    rows = written.files.num_rows
+    known = [leaf for leaf in written.leaves if leaf.field_id in types and not leaf.repeated]
+    lowers: dict[int, pa.Array] = {}
+    uppers: dict[int, pa.Array] = {}
+    for leaf in known:
+        assert leaf.field_id is not None
+        kind = types[leaf.field_id]
+        if isinstance(kind, _UNBOUNDED_IN_ICEBERG):
+            continue
+        lower, upper = _cut(_typed(leaf.lower, kind), _typed(leaf.upper, kind))
+        for bound, columns in ((lower, lowers), (upper, uppers)):
+            if bound.null_count < rows:
+                columns[leaf.field_id] = encode_bounds(bound, kind)
+    counts = {name: _counts(known, name) for name in ("value_count", "null_count", "nan_count")}
+    return IcebergMetrics(
+        value_counts=metric_map(counts["value_count"], length=rows),
+        null_value_counts=metric_map(counts["null_count"], length=rows),
+        nan_value_counts=metric_map(counts["nan_count"], length=rows),
+        lower_bounds=_bound_map(lowers, rows),
+        upper_bounds=_bound_map(uppers, rows),
+    )
+
+
 # Towards Iceberg
+
+
+def _counts(leaves: Sequence[LeafMetrics], name: str) -> dict[int, pa.Array]:
+    return {leaf.field_id: getattr(leaf, name) for leaf in leaves if leaf.field_id is not None}
+
+
+def _cut(lower: pa.Array, upper: pa.Array) -> tuple[pa.Array, pa.Array]:
+    if pa.types.is_string(lower.type):
+        return truncate_lower_text(lower, _BOUND_LENGTH), truncate_upper_text(upper, _BOUND_LENGTH)
+    if pa.types.is_binary(lower.type):
+        return truncate_lower_bytes(lower, _BOUND_LENGTH), truncate_upper_bytes(upper, _BOUND_LENGTH)
+    return lower, upper
 
 
 def _exact_null_counts(null_count: pa.Array, tight: pa.Array | None, record_counts: pa.Array) -> pa.Array:
