@@ -15,6 +15,7 @@ HistoryChoice = Literal["latest", "all"]
 ColumnMapping = Literal["auto", "id", "name", "none"]
 FormerNames = Literal["refuse", "trust-ids", "rewrite"]
 Compat = Literal["none", "v1", "v2", "v3"]
+EngineName = Literal["auto", "local", "spark"]
 
 Target = Annotated[
     str | None,
@@ -73,6 +74,9 @@ IcebergCompat = Annotated[
     Compat,
     typer.Option("--iceberg-compat", help="To Delta: enforce and declare icebergCompat.", metavar="none|v1|v2|v3"),
 ]
+EngineChoice = Annotated[
+    EngineName, typer.Option("--engine", help="Who rewrites files that cannot be shared.", metavar="auto|local|spark")
+]
 
 
 def conversion(
@@ -87,6 +91,7 @@ def conversion(
     type_map: list[str] | None,
     partition_timezone: str,
     iceberg_compat: Compat,
+    engine: EngineName,
 ) -> ConvertOptions:
     """The choices as the Python API takes them."""
     from deltaberg.translate.options import ConvertOptions
@@ -102,4 +107,5 @@ def conversion(
         type_mappings=type_mappings(type_map or ()),
         partition_timezone=partition_timezone,
         iceberg_compat=iceberg_compat,
+        engine=engine,
     )

@@ -35,6 +35,7 @@ def plan(
     type_map: choices.TypeMappings = None,
     partition_timezone: choices.PartitionTimezone = "UTC",
     iceberg_compat: choices.IcebergCompat = "none",
+    engine: choices.EngineChoice = "auto",
     version: options.Version = None,
     snapshot_id: options.SnapshotId = None,
     ref: options.Ref = None,
@@ -70,6 +71,7 @@ def plan(
             type_map=type_map,
             partition_timezone=partition_timezone,
             iceberg_compat=iceberg_compat,
+            engine=engine,
         ),
         **where(version=version, snapshot_id=snapshot_id, ref=ref, as_of=as_of, relocate=relocate),
     )
