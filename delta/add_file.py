@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from deltaberg.delta.actions import Metadata
 from deltaberg.delta.column_mapping import ColumnMapping
 from deltaberg.delta.file_actions import DELETION_VECTOR, STRING_MAP
-from deltaberg.delta.stats import stats_type
+from deltaberg.delta.stats import parse_stats, stats_from_struct, stats_type
 
 _TAIL = (
     pa.field("deletion_vector", DELETION_VECTOR),
@@ -51,3 +52,35 @@ def table_add_schema(metadata: Metadata, mapping: ColumnMapping) -> pa.Schema:
     """ADD_SCHEMA of a table with that metadata and mapping."""
     partitions = partition_values_type(metadata, mapping)
     return add_schema(partitions, stats_type(mapping.physical_schema, exclude=frozenset(partitions.names)))
+
+
+def add_rows_with_stats(rows: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
+    """A batch of ADD_SCHEMA from rows of ``file_actions.add_rows``, whose statistics it parses."""
+    stats = _stats(rows, schema.field("stats").type)
+    columns = []
+    for field in schema:
+        if field.name == "stats":
+            columns.append(stats)
+        elif field.name == "partition_values":
+            columns.append(_ordered(rows.column("partition_values"), field.type))
+        else:
+            columns.append(rows.column(field.name))
+    return pa.RecordBatch.from_arrays(columns, schema=schema)
+
+
+def _stats(rows: pa.RecordBatch, target: pa.StructType) -> pa.Array:
+    texts = rows.column("stats")
+    if "stats_parsed" not in rows.schema.names:
+        return parse_stats(texts, target)
+    stats = stats_from_struct(rows.column("stats_parsed"), target)
+    if stats.null_count == 0 or texts.null_count == len(texts):
+        return stats
+    return pc.if_else(pc.is_valid(stats), stats, parse_stats(texts, target))
+
+
+def _ordered(partition_values: pa.StructArray, target: pa.StructType) -> pa.Array:
+    if partition_values.type == target:
+        return partition_values
+    found = partition_values.type
+    columns = [pc.struct_field(partition_values, [found.get_field_index(name)]) for name in target.names]
+    return pa.StructArray.from_arrays(columns, fields=list(target))

@@ -134,6 +134,9 @@ class CheckpointReader:
         ):
             present = parquet.members(action)
             columns = [f"{action}.{name}" for name in members if name in present]
+            parsed = parquet.values_of("add.stats_parsed.numRecords")
+            if "add.stats" in columns and parsed is not None and parsed == parquet.values_of("add.stats"):
+                columns.remove("add.stats")  # as many structs as texts, and structs need no parsing
             for batch in parquet.batches(columns) if columns else ():
                 structs = batch.column(action)
                 structs = structs.filter(pc.is_valid(structs)) if structs.null_count else structs

@@ -123,6 +123,14 @@ def parse_file_actions(piece: ActionLines, partition_names: Sequence[str]) -> Fi
         raise
 
 
+def no_file_actions(partition_names: Sequence[str]) -> FileActions:
+    """What a commit without file actions has."""
+    none = np.empty(0, dtype=np.int64)
+    lines = pa.array([], pa.large_binary())
+    piece = ActionLines(small=(), lines=lines, versions=none, sources=none, numbers=none, locations=())
+    return _parse(piece, partition_names)
+
+
 def small_action_of(name: str, body: object, *, version: int, location: str) -> LoggedAction:
     """A small action whose body must be an object. Raises CorruptLog otherwise."""
     if not isinstance(body, Mapping):

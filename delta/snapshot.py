@@ -6,15 +6,17 @@ from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from deltaberg.delta.actions import DomainMetadata, Txn
-from deltaberg.delta.add_file import table_add_schema
+from deltaberg.delta.add_file import add_rows_with_stats, table_add_schema
 from deltaberg.delta.checkpoint_reader import CheckpointReader
+from deltaberg.delta.checksum import FileTotals, read_checksum
 from deltaberg.delta.column_mapping import ColumnMapping
 from deltaberg.delta.commit_json import FileActions, LoggedAction, parse_file_actions, read_action_lines
-from deltaberg.delta.errors import DeltaError
+from deltaberg.delta.errors import DeltaError, VersionNotFound
+from deltaberg.delta.history import CommitActions, read_commit
 from deltaberg.delta.in_commit_timestamp import commit_timestamp
+from deltaberg.delta.log_path import LogFile, LogFileKind, commit_name
 from deltaberg.delta.log_replay import (
     ReplayedFiles,
     reconcile_small_actions,
@@ -22,9 +24,11 @@ from deltaberg.delta.log_replay import (
     table_state,
 )
 from deltaberg.delta.log_segment import LogSegment
+from deltaberg.delta.parallel_batches import in_order
 from deltaberg.delta.schema import parse_schema
-from deltaberg.delta.stats import parse_stats, stats_from_struct
+from deltaberg.delta.type_widening import require_known_changes
 from deltaberg.errors import error_context
+from deltaberg.storage.errors import NotFound
 from deltaberg.storage.protocol import Storage
 
 
@@ -54,6 +58,7 @@ class Snapshot:
             small, pieces, used = self._read_commits(base, names)
             self._state = reconcile_small_actions(small)
             self.protocol, self.metadata = table_state(self._state, version=self.version)
+            require_known_changes(self.metadata)
             self.column_mapping = ColumnMapping.of(self.protocol, self.metadata)
             self.add_schema = table_add_schema(self.metadata, self.column_mapping)
             self._partition_names = tuple(self.add_schema.field("partition_values").type.names)
@@ -62,6 +67,10 @@ class Snapshot:
             # A later commit changed the partition columns: read the values under their names.
             names = self._partition_names
         self._replayed: ReplayedFiles | None = replay_file_actions(pieces)
+        checksum = self.segment.checksum
+        self._checksum = None if checksum is None else read_checksum(self.storage, checksum)
+        if self._checksum is not None:
+            self._checksum.check_state(self.protocol, self.metadata)
 
     def _read_commits(
         self, base: Sequence[LoggedAction], names: tuple[str, ...] | None
@@ -90,13 +99,43 @@ class Snapshot:
     @cached_property
     def timestamp_ms(self) -> int:
         """When the version was committed, in milliseconds since 1970; see ``commit_timestamp``."""
-        return commit_timestamp(self.storage, self.segment, self.protocol, self.metadata)
+        stated = None if self._checksum is None else self._checksum.in_commit_timestamp
+        with error_context(table=self.table_root):
+            return commit_timestamp(self.storage, self.segment, self.protocol, self.metadata, checksum_ms=stated)
+
+    def changes(self, version: int) -> CommitActions:
+        """The actions of a later or earlier commit, read with the protocol and metadata of this version.
+
+        Right for a commit that directly follows this version, or when nothing between changed either; the commit's own
+        protocol and metadata count. Raises VersionNotFound when there is no such commit, CorruptLog when it is broken.
+        """
+        location = f"{self.log_folder}/{commit_name(version)}"
+        with error_context(table=self.table_root, version=version):
+            try:
+                info = self.storage.head(location)
+            except NotFound as error:
+                raise VersionNotFound(f"Cannot read commit {version}: {location} is not there") from error
+            commit = LogFile(
+                location=location,
+                version=version,
+                kind=LogFileKind.COMMIT,
+                size=info.size,
+                modified_ms=info.modified_ms,
+            )
+            return read_commit(self.storage, commit, protocol=self.protocol, metadata=self.metadata)
 
     def add_files(self) -> Iterator[pa.RecordBatch]:
-        """The live files, as batches of ``add_schema`` (ADD_SCHEMA), checkpoint first."""
+        """The live files, as batches of ``add_schema`` (ADD_SCHEMA), checkpoint first.
+
+        Raises CorruptLog for a broken log, and after the last batch when the version's checksum names other totals.
+        """
         with error_context(table=self.table_root, version=self.version):
-            for rows in self._live_rows():
-                yield self._with_stats(rows)
+            totals = FileTotals()
+            for adds in in_order(lambda rows: add_rows_with_stats(rows, self.add_schema), self._live_rows()):
+                totals = totals.plus(adds)
+                yield adds
+            if self._checksum is not None:
+                self._checksum.check_files(totals)
 
     def remove_files(self) -> Iterator[pa.RecordBatch]:
         """Tombstones: rows of ``file_actions.remove_rows``, expired ones included."""
@@ -115,34 +154,6 @@ class Snapshot:
                     yield kept
         if self._replayed is not None:
             yield from self._replayed.adds.to_batches(max_chunksize=32_768)
-
-    def _with_stats(self, rows: pa.RecordBatch) -> pa.RecordBatch:
-        target = self.add_schema.field("stats").type
-        texts = rows.column("stats")
-        if "stats_parsed" in rows.schema.names:
-            stats = stats_from_struct(rows.column("stats_parsed"), target)
-            if stats.null_count:
-                stats = pc.if_else(pc.is_valid(stats), stats, parse_stats(texts, target))
-        else:
-            stats = parse_stats(texts, target)
-        columns = []
-        for field in self.add_schema:
-            if field.name == "stats":
-                columns.append(stats)
-            elif field.name == "partition_values":
-                columns.append(_ordered(rows.column("partition_values"), field.type))
-            else:
-                columns.append(rows.column(field.name))
-        return pa.RecordBatch.from_arrays(columns, schema=self.add_schema)
-
-
-def _ordered(partition_values: pa.StructArray, target: pa.StructType) -> pa.Array:
-    if partition_values.type == target:
-        return partition_values
-    columns = [
-        pc.struct_field(partition_values, [partition_values.type.get_field_index(name)]) for name in target.names
-    ]
-    return pa.StructArray.from_arrays(columns, fields=list(target))
 
 
 def _partition_names_of(actions: Sequence[LoggedAction]) -> tuple[str, ...]:

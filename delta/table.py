@@ -1,17 +1,23 @@
-"""A Delta table: the way to its versions."""
+"""A Delta table: the way to its versions and its history."""
 
 from __future__ import annotations
 
-from deltaberg.delta.errors import NotADeltaTable
-from deltaberg.delta.log_listing import find_segment
-from deltaberg.delta.log_path import log_folder
+from collections.abc import Iterator
+
+from deltaberg.delta.errors import InvalidDeltaRequest, NotADeltaTable, VersionNotFound
+from deltaberg.delta.history import CommitActions, CommitSummary, commit_info_of, read_commit
+from deltaberg.delta.in_commit_timestamp import first_in_commit_timestamp, in_commit_timestamp_of
+from deltaberg.delta.log_listing import find_segment, list_log
+from deltaberg.delta.log_path import LogFile, LogFileKind, log_folder
+from deltaberg.delta.log_segment import build_segment
 from deltaberg.delta.snapshot import Snapshot
+from deltaberg.delta.time_travel import available_commits, version_as_of
 from deltaberg.errors import error_context
 from deltaberg.storage.protocol import Storage
 
 
 class DeltaTable:
-    """A table by the location of its folder. Nothing of the log is read until a snapshot is asked for."""
+    """A table by the location of its folder. Nothing of the log is read until something of it is asked for."""
 
     def __init__(self, location: str, storage: Storage) -> None:
         self.location = location.rstrip("/") or "/"
@@ -31,8 +37,85 @@ class DeltaTable:
     def snapshot(self, version: int | None = None, as_of_ms: int | None = None) -> Snapshot:
         """The newest version, a version by number, or the newest one committed at or before a time.
 
-        Raises VersionNotFound, CorruptLog and UnsupportedDeltaFeature.
+        Raises VersionNotFound, CorruptLog and UnsupportedDeltaFeature; InvalidDeltaRequest for both at once.
         """
         with error_context(table=self.location):
-            segment = find_segment(self.storage, self.log_folder, version=version)
-            return Snapshot(self.storage, self.location, self.log_folder, segment)
+            if as_of_ms is None:
+                return self._snapshot_of(version)
+            if version is not None:
+                raise InvalidDeltaRequest("Cannot open the table: version and as_of_ms are both given (expected one)")
+            return self._snapshot_as_of(as_of_ms)
+
+    def changes(self, version: int) -> CommitActions:
+        """The actions of a commit. Raises VersionNotFound when it is gone, else like ``snapshot``."""
+        return next(self.commits(version, version))
+
+    def commits(self, start: int | None = None, end: int | None = None) -> Iterator[CommitActions]:
+        """The actions of each commit from ``start`` to ``end``, both included.
+
+        By default from the oldest version that can still be rebuilt to the newest. Raises VersionNotFound when a commit
+        of the range is gone, CorruptLog for a broken one.
+        """
+        with error_context(table=self.location):
+            files = list_log(self.storage, self.log_folder)
+            commits = {file.version: file for file in files if file.kind is LogFileKind.COMMIT}
+            last = max(commits, default=-1) if end is None else end
+            if start is None:
+                start = next((commit.version for commit in available_commits(files, newest=last)), last + 1)
+            for version in range(start, last + 1):
+                if version not in commits:
+                    raise VersionNotFound(f"Cannot read commit {version}: it is not in the log", version=version)
+            if start > last:
+                return
+            before = self._state_before(start)
+            protocol, metadata = (None, None) if before is None else (before.protocol, before.metadata)
+            for version in range(start, last + 1):
+                actions = read_commit(self.storage, commits[version], protocol=protocol, metadata=metadata)
+                protocol, metadata = actions.protocol or protocol, actions.metadata or metadata
+                yield actions
+
+    def history(self, *, limit: int | None = None) -> tuple[CommitSummary, ...]:
+        """The commits that are still there, newest first. Raises CorruptLog for a broken one."""
+        with error_context(table=self.location):
+            newest = self._snapshot_of(None)
+            first_in_commit = first_in_commit_timestamp(newest.protocol, newest.metadata)
+            commits = sorted(self._commit_files(), key=lambda file: file.version, reverse=True)
+            return tuple(self._summary(commit, first_in_commit) for commit in commits[:limit])
+
+    def _summary(self, commit: LogFile, first_in_commit: int | None) -> CommitSummary:
+        info = commit_info_of(self.storage, commit)
+        timestamp_ms = commit.modified_ms
+        if first_in_commit is not None and commit.version >= first_in_commit:
+            stated = None if info is None else info.in_commit_timestamp
+            timestamp_ms = in_commit_timestamp_of(self.storage, commit) if stated is None else stated
+        return CommitSummary(version=commit.version, timestamp_ms=timestamp_ms, commit_info=info)
+
+    def _commit_files(self) -> list[LogFile]:
+        return [file for file in list_log(self.storage, self.log_folder) if file.kind is LogFileKind.COMMIT]
+
+    def _state_before(self, version: int) -> Snapshot | None:
+        """The version before a commit, or the commit's own where its checkpoint is the oldest; None when neither is."""
+        for candidate in (version - 1, version) if version else ():
+            try:
+                return self._snapshot_of(candidate)
+            except VersionNotFound:
+                continue
+        return None
+
+    def _snapshot_of(self, version: int | None) -> Snapshot:
+        segment = find_segment(self.storage, self.log_folder, version=version)
+        return Snapshot(self.storage, self.location, self.log_folder, segment)
+
+    def _snapshot_as_of(self, as_of_ms: int) -> Snapshot:
+        files = list_log(self.storage, self.log_folder)
+        newest = Snapshot(self.storage, self.location, self.log_folder, build_segment(files))
+        version = version_as_of(
+            available_commits(files, newest=newest.version),
+            as_of_ms,
+            first_in_commit=first_in_commit_timestamp(newest.protocol, newest.metadata),
+            enablement_ms=newest.metadata.properties.in_commit_timestamp_enablement_timestamp_ms,
+            in_commit_timestamp=lambda commit: in_commit_timestamp_of(self.storage, commit),
+        )
+        if version == newest.version:
+            return newest
+        return Snapshot(self.storage, self.location, self.log_folder, build_segment(files, version=version))
