@@ -6,7 +6,8 @@ the new metadata file is current; it is not, because of a conflict or an error; 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import random
+from collections.abc import Iterator, Sequence
 
 from deltaberg.errors import DeltabergError
 from deltaberg.iceberg.catalog import CatalogCommit, CatalogTable
@@ -131,3 +132,22 @@ def commit_to_catalog(
             updates=tuple(updates),
         )
     )
+
+
+def commit_waits(shortest_ms: int, longest_ms: int) -> Iterator[float]:
+    """Milliseconds to wait before each further attempt: growing, and never quite the same for two writers."""
+    wait = float(shortest_ms)
+    while True:
+        yield random.uniform(wait / 2, wait)
+        wait = min(wait * 2, float(longest_ms))
+
+
+def delete_trimmed_metadata(storage: Storage, before: TableMetadata, after: TableMetadata) -> None:
+    """Delete the metadata files that fell out of the metadata log. One that cannot be deleted does no harm."""
+    kept = {entry.metadata_file for entry in after.metadata_log}
+    for entry in before.metadata_log:
+        if entry.metadata_file not in kept:
+            try:
+                storage.delete(entry.metadata_file)
+            except StorageError:
+                continue

@@ -14,9 +14,10 @@ from deltaberg.iceberg.metadata_location import METADATA_FOLDER, find_metadata
 from deltaberg.iceberg.partition_spec import FIRST_PARTITION_FIELD_ID, UNPARTITIONED, PartitionSpec
 from deltaberg.iceberg.schema import Schema
 from deltaberg.iceberg.sort_order import UNSORTED, SortOrder
+from deltaberg.iceberg.surroundings import Surroundings
 from deltaberg.iceberg.table import Table
 from deltaberg.iceberg.table_metadata import TableMetadata
-from deltaberg.iceberg.transaction import Surroundings, Transaction
+from deltaberg.iceberg.transaction import Transaction
 from deltaberg.storage import Storage
 
 

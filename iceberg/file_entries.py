@@ -14,6 +14,7 @@ from deltaberg.iceberg.data_file import (
     data_file_schema,
 )
 from deltaberg.iceberg.errors import InvalidIcebergRequest
+from deltaberg.iceberg.location import with_file_scheme
 from deltaberg.iceberg.partition_spec import PartitionSpec
 
 _FORMATS = pa.array(["avro", "orc", "parquet", "puffin"])
@@ -29,6 +30,7 @@ _IDENTITY = pa.schema(
 )
 _DELETES_SINCE = 2
 _VECTORS_SINCE = 3
+_SCHEMES_SINCE = 4
 
 
 def conformed(batch: pa.RecordBatch, spec: PartitionSpec, partition: pa.StructType) -> pa.RecordBatch:
@@ -127,6 +129,14 @@ def check_added(batch: pa.RecordBatch, format_version: int) -> None:
     equality = pc.equal(content, EQUALITY_DELETES)
     if _any(pc.and_(equality, pc.is_null(batch.column("equality_ids")))):
         raise InvalidIcebergRequest("Cannot add an equality delete file: its equality_ids are missing")
+
+
+def with_schemes(batch: pa.RecordBatch, format_version: int) -> pa.RecordBatch:
+    """The batch with local paths as version 4 needs them: a location without scheme would be a relative one."""
+    if format_version < _SCHEMES_SINCE:
+        return batch
+    names = [name for name in ("file_path", "referenced_data_file") if batch.schema.get_field_index(name) >= 0]
+    return with_columns(batch, {name: with_file_scheme(batch.column(name)) for name in names})
 
 
 def identified(batch: pa.RecordBatch) -> pa.RecordBatch:

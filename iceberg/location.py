@@ -69,3 +69,9 @@ def relativize_locations(table_location: str, locations: pa.Array) -> pa.Array:
         pc.and_not(pc.greater(pc.binary_length(rest), 0), pc.match_substring_regex(rest, _SCHEME_RE2)),
     )
     return pc.if_else(below, rest, locations)
+
+
+def with_file_scheme(locations: pa.Array) -> pa.Array:
+    """Absolute local paths of a string array as ``file:`` URLs, which version 4 needs; everything else unchanged."""
+    local = pc.starts_with(locations, "/")
+    return pc.if_else(local, pc.binary_join_element_wise("file://", locations, ""), locations)

@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 
 from deltaberg.iceberg.data_file import ADDED, DATA, DELETED, EXISTING
 from deltaberg.iceberg.errors import IcebergConflict, InvalidIcebergRequest
-from deltaberg.iceberg.file_entries import as_status, check_added, conformed, identified, with_columns
+from deltaberg.iceberg.file_entries import as_status, check_added, conformed, identified, with_columns, with_schemes
 from deltaberg.iceberg.manifest_filter import Doomed, FilteredManifest, as_deleted, filter_manifest
 from deltaberg.iceberg.manifest_list import ManifestContent, ManifestFile
 from deltaberg.iceberg.manifest_merging import by_spec, merge_bins, merge_manifests
@@ -142,7 +142,7 @@ class SnapshotBuilder:
                     self._write_as(DELETED, batch.filter(pc.equal(batch.column("spec_id"), spec_id)), spec_id)
             return self
         for batch in _each(batches):
-            self._doomed.add(identified(batch))
+            self._doomed.add(with_schemes(identified(batch), self._staged.format_version))
         return self
 
     def delete_everything(self) -> SnapshotBuilder:
@@ -171,7 +171,7 @@ class SnapshotBuilder:
 
     def _conformed(self, batch: pa.RecordBatch, spec: PartitionSpec) -> pa.RecordBatch:
         partition = arrow_type(spec.partition_type(self._staged.schemas_newest_first))
-        entries = conformed(batch, spec, partition)
+        entries = with_schemes(conformed(batch, spec, partition), self._staged.format_version)
         if entries.num_rows and not pc.all(pc.equal(entries.column("spec_id"), spec.spec_id)).as_py():
             raise InvalidIcebergRequest(f"Cannot add files: an entry is not of partition spec {spec.spec_id}")
         return entries

@@ -16,9 +16,10 @@ from deltaberg.iceberg.errors import (
 from deltaberg.iceberg.metadata_location import METADATA_FOLDER, find_metadata, is_metadata_file, join_location
 from deltaberg.iceberg.schema import Schema
 from deltaberg.iceberg.snapshot import Snapshot
+from deltaberg.iceberg.surroundings import Surroundings
 from deltaberg.iceberg.table_metadata import TableMetadata
 from deltaberg.iceberg.table_metadata_json import read_metadata
-from deltaberg.iceberg.transaction import Surroundings, Transaction
+from deltaberg.iceberg.transaction import Transaction
 from deltaberg.storage import NotFound, Storage, StorageError
 
 WRITE_METADATA_PATH = "write.metadata.path"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
-from deltaberg.iceberg.errors import InvalidIcebergRequest
+from deltaberg.iceberg.errors import InvalidIcebergRequest, UnsupportedIcebergFeature
 
 COMMIT_RETRIES: Final = "commit.retry.num-retries"
 COMMIT_MIN_WAIT_MS: Final = "commit.retry.min-wait-ms"
@@ -13,13 +13,20 @@ COMMIT_MAX_WAIT_MS: Final = "commit.retry.max-wait-ms"
 MANIFEST_TARGET_SIZE: Final = "commit.manifest.target-size-bytes"
 MANIFEST_MERGE_ENABLED: Final = "commit.manifest-merge.enabled"
 MANIFEST_MIN_COUNT: Final = "commit.manifest.min-count-to-merge"
-MANIFEST_CODEC: Final = "write.avro.compression-codec"
+MANIFEST_CODEC: Final = "write.manifest.compression-codec"
 METADATA_CODEC: Final = "write.metadata.compression-codec"
 METADATA_PATH: Final = "write.metadata.path"
 METADATA_VERSIONS_MAX: Final = "write.metadata.previous-versions-max"
 METADATA_DELETE_OLD: Final = "write.metadata.delete-after-commit.enabled"
 GC_ENABLED: Final = "gc.enabled"
 
+_CODECS: Final = {
+    "gzip": "deflate",
+    "zlib": "deflate",
+    "uncompressed": "null",
+    "none": "null",
+    "zstd": "zstandard",
+}
 _MAX_INT: Final = 2**31 - 1
 
 
@@ -54,3 +61,15 @@ def metadata_is_gzipped(properties: Mapping[str, str]) -> bool:
     if codec not in ("none", "gzip"):
         raise InvalidIcebergRequest(f"Cannot use property {METADATA_CODEC}={codec}: expected none or gzip")
     return codec == "gzip"
+
+
+def manifest_codec(properties: Mapping[str, str]) -> str:
+    """The Avro codec of manifests and manifest lists; gzip, the reference implementation's name, is deflate."""
+    name = properties.get(MANIFEST_CODEC, "gzip").lower()
+    codec = _CODECS.get(name, name)
+    if codec not in ("null", "deflate", "zstandard", "snappy"):
+        raise UnsupportedIcebergFeature(
+            f"Cannot write manifests with {MANIFEST_CODEC}={name}: expected gzip, zstd, snappy or uncompressed",
+            feature=f"codec {name}",
+        )
+    return codec

@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-import random
-import time
-import uuid as uuid_module
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
 from itertools import count
 from types import TracebackType
 from typing import TYPE_CHECKING
 
 from deltaberg.errors import CommitStateUnknown, error_context
-from deltaberg.iceberg.commit import commit_to_catalog, commit_to_folder
-from deltaberg.iceberg.errors import IcebergConflict, InvalidIcebergRequest, UnsupportedIcebergFeature
+from deltaberg.iceberg.commit import commit_to_catalog, commit_to_folder, commit_waits, delete_trimmed_metadata
+from deltaberg.iceberg.errors import IcebergConflict, InvalidIcebergRequest
 from deltaberg.iceberg.format_version import requested_version
 from deltaberg.iceberg.metadata_builder import MetadataBuilder
 from deltaberg.iceberg.metadata_update import (
@@ -46,6 +43,7 @@ from deltaberg.iceberg.snapshot_ref import MAIN_BRANCH, RefType, SnapshotRef
 from deltaberg.iceberg.sort_order import SortOrder
 from deltaberg.iceberg.spec_update import SpecUpdate
 from deltaberg.iceberg.statistics_file import PartitionStatisticsFile, StatisticsFile
+from deltaberg.iceberg.surroundings import Surroundings, snapshot_id_of
 from deltaberg.iceberg.table_metadata import TableMetadata
 from deltaberg.iceberg.table_properties import (
     COMMIT_MAX_WAIT_MS,
@@ -56,6 +54,7 @@ from deltaberg.iceberg.table_properties import (
     METADATA_PATH,
     bool_property,
     int_property,
+    manifest_codec,
 )
 from deltaberg.iceberg.table_requirement import (
     AssertCurrentSchemaId,
@@ -69,39 +68,11 @@ from deltaberg.iceberg.table_requirement import (
 )
 from deltaberg.iceberg.type_promotion import check_evolution
 from deltaberg.iceberg.written_files import WrittenFiles
-from deltaberg.storage import StorageError
 
 if TYPE_CHECKING:
     from deltaberg.iceberg.table import Table
 
 _LONG_MAX = 2**63 - 1
-MANIFEST_CODEC = "write.manifest.compression-codec"
-_CODECS = {"gzip": "deflate", "zlib": "deflate", "uncompressed": "null", "none": "null", "zstd": "zstandard"}
-
-
-def now_ms() -> int:
-    """Milliseconds since 1970, by the system's clock."""
-    return time.time_ns() // 1_000_000
-
-
-def new_uuid() -> str:
-    """A random UUID."""
-    return str(uuid_module.uuid4())
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Surroundings:
-    """What a transaction takes from outside: the clock, random UUIDs, and how to wait between attempts."""
-
-    now_ms: Callable[[], int] = now_ms
-    new_uuid: Callable[[], str] = new_uuid
-    wait_ms: Callable[[float], None] = lambda duration: time.sleep(duration / 1000)
-
-
-def snapshot_id_of(uuid: str) -> int:
-    """A positive snapshot id out of a random UUID (Appendix F): its halves combined, the sign bit cleared."""
-    number = uuid_module.UUID(uuid).int
-    return (number >> 64 ^ number) & _LONG_MAX
 
 
 class Transaction:
@@ -380,7 +351,7 @@ class Transaction:
             format_version=metadata.format_version,
             snapshot_id=snapshot_id,
             target_size=int_property(metadata.properties, MANIFEST_TARGET_SIZE, 8 * 1024 * 1024, low=1),
-            codec=_manifest_codec(metadata.properties),
+            codec=manifest_codec(metadata.properties),
             numbers=self._numbers,
         )
         builder = SnapshotBuilder(request, metadata=metadata, folder=folder, files=self._files)
@@ -422,7 +393,7 @@ class Transaction:
     def _commit(self, timestamp_ms: int | None) -> Table:
         properties = self._base.metadata.properties
         retries = int_property(properties, COMMIT_RETRIES, 4)
-        waits = _waits(
+        waits = commit_waits(
             int_property(properties, COMMIT_MIN_WAIT_MS, 100), int_property(properties, COMMIT_MAX_WAIT_MS, 60_000)
         )
         base = self._base
@@ -525,7 +496,7 @@ class Transaction:
                 used.update(each.manifest_path for each in manifests.of(update.snapshot, metadata))
         self._files.delete_except(frozenset(used))
         if bool_property(metadata.properties, METADATA_DELETE_OLD, default=False):
-            _delete_trimmed(base, metadata)
+            delete_trimmed_metadata(base.storage, base.metadata, metadata)
         return replace(base, metadata=metadata, metadata_location=location)
 
 
@@ -545,33 +516,3 @@ def _snapshot_updates(
         else replace(known, snapshot_id=snapshot.snapshot_id)
     )
     return [added, SetSnapshotRef(name=branch, ref=moved, logged_ms=snapshot.timestamp_ms)]
-
-
-def _manifest_codec(properties: Mapping[str, str]) -> str:
-    """The Avro codec of manifests; the reference implementation's names are translated."""
-    name = properties.get(MANIFEST_CODEC, "gzip").lower()
-    codec = _CODECS.get(name, name)
-    if codec not in ("null", "deflate", "zstandard", "snappy"):
-        raise UnsupportedIcebergFeature(
-            f"Cannot write manifests with {MANIFEST_CODEC}={name}: expected gzip, zstd, snappy or uncompressed",
-            feature=f"codec {name}",
-        )
-    return codec
-
-
-def _waits(shortest: int, longest: int) -> Iterator[float]:
-    """Milliseconds to wait before each further attempt: growing, and never quite the same for two writers."""
-    wait = float(shortest)
-    while True:
-        yield random.uniform(wait / 2, wait)
-        wait = min(wait * 2, float(longest))
-
-
-def _delete_trimmed(base: Table, metadata: TableMetadata) -> None:
-    kept = {entry.metadata_file for entry in metadata.metadata_log}
-    for entry in base.metadata.metadata_log:
-        if entry.metadata_file not in kept:
-            try:
-                base.storage.delete(entry.metadata_file)
-            except StorageError:
-                continue
