@@ -66,6 +66,14 @@ SMALL_ACTIONS: Mapping[str, pa.DataType] = {
 }
 """Every action but ``add`` and ``remove``, as the column that holds it."""
 
+_STATS_MEMBERS = {
+    "numRecords": "num_records",
+    "minValues": "min_values",
+    "maxValues": "max_values",
+    "nullCount": "null_count",
+    "tightBounds": "tight_bounds",
+}
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AddColumn:
@@ -147,26 +155,22 @@ class AddColumn:
 
     def _stats_values(self, stats: pa.Array) -> pa.Array:
         kind = self._stats_type()
-        sources = {
-            "numRecords": "num_records",
-            "minValues": "min_values",
-            "maxValues": "max_values",
-            "nullCount": "null_count",
-            "tightBounds": "tight_bounds",
-        }
-        children = [_pruned(pc.struct_field(stats, sources[field.name]), field.type) for field in kind]
+        children = []
+        for field in kind:
+            at = stats.type.get_field_index(_STATS_MEMBERS[field.name])
+            children.append(_as_type(None if at < 0 else pc.struct_field(stats, [at]), field.type, len(stats)))
         return pa.StructArray.from_arrays(children, fields=list(kind), mask=pc.is_null(stats))
 
 
 def remove_values(batch: pa.RecordBatch) -> pa.Array:
-    """The ``remove`` column for a batch of tombstones: ADD_SCHEMA's columns and ``deletion_timestamp``."""
-    rows = batch.num_rows
+    """The ``remove`` column for rows of ``file_actions.remove_rows``; checkpoints keep no stats and tags of removes."""
+    extended = pc.fill_null(batch.column("extended_file_metadata"), False)
     columns = [
         batch.column("path"),
         batch.column("deletion_timestamp"),
-        pa.repeat(pa.scalar(False), rows),
-        pa.repeat(pa.scalar(True), rows),
-        string_map(batch.column("partition_values")),
+        pa.repeat(pa.scalar(False), batch.num_rows),
+        extended,
+        string_map(batch.column("partition_values"), mask=pc.invert(extended)),
         batch.column("size"),
         _renamed(batch.column("deletion_vector"), DELETION_VECTOR),
         batch.column("base_row_id"),
@@ -194,18 +198,19 @@ def writable(kind: pa.StructType) -> pa.StructType | None:
     return pa.struct(fields) if fields else None
 
 
-def string_map(values: pa.Array) -> pa.Array:
-    """A struct of string columns as ``map<string, string>``, one entry a column in their order."""
+def string_map(values: pa.Array, *, mask: pa.Array | None = None) -> pa.Array:
+    """A struct of string columns as ``map<string, string>``, one entry a column in their order; null where masked."""
     rows, names = len(values), [field.name for field in values.type]
     width = len(names)
     offsets = pa.array(np.arange(rows + 1, dtype=np.int32) * width)
     if not width:
-        return pa.MapArray.from_arrays(offsets, pa.array([], pa.string()), pa.array([], pa.string()))
+        nothing = pa.array([], pa.string())
+        return pa.MapArray.from_arrays(offsets, nothing, nothing, mask=mask)
     keys = pa.array(np.tile(np.arange(width, dtype=np.int32), rows))
-    columns = pa.concat_arrays([pc.struct_field(values, index).cast(pa.string()) for index in range(width)])
+    columns = pa.concat_arrays([pc.struct_field(values, [index]).cast(pa.string()) for index in range(width)])
     order = np.arange(rows * width, dtype=np.int64).reshape(width, rows).T.reshape(-1)
     items = columns.take(pa.array(order)) if width > 1 else columns
-    return pa.MapArray.from_arrays(offsets, pa.array(names, pa.string()).take(keys), items)
+    return pa.MapArray.from_arrays(offsets, pa.array(names, pa.string()).take(keys), items, mask=mask)
 
 
 def _shaped(value: object, kind: pa.DataType) -> object:
@@ -223,9 +228,14 @@ def _renamed(values: pa.Array, kind: pa.StructType) -> pa.Array:
     return pa.StructArray.from_arrays(children, fields=list(kind), mask=pc.is_null(values))
 
 
-def _pruned(values: pa.Array, kind: pa.DataType) -> pa.Array:
-    """A statistics column cut down to ``kind``."""
+def _as_type(values: pa.Array | None, kind: pa.DataType, rows: int) -> pa.Array:
+    """A statistics column as ``kind``: fields that it lacks are null, those that ``kind`` lacks are left out."""
+    if values is None:
+        return pa.nulls(rows, kind)
     if not pa.types.is_struct(kind):
-        return values
-    children = [_pruned(pc.struct_field(values, field.name), field.type) for field in kind]
+        return values.cast(kind)
+    children = [
+        _as_type(None if at < 0 else pc.struct_field(values, [at]), field.type, rows)
+        for field, at in ((field, values.type.get_field_index(field.name)) for field in kind)
+    ]
     return pa.StructArray.from_arrays(children, fields=list(kind), mask=pc.is_null(values))

@@ -20,6 +20,9 @@ import pyarrow.compute as pc
 from deltaberg.delta import row_tracking
 from deltaberg.delta.actions import DomainMetadata, Metadata, Txn
 from deltaberg.delta.add_path import path_keys
+from deltaberg.delta.checkpoint import checkpoint_snapshot, checkpoint_state, policy
+from deltaberg.delta.checkpoint_writer import CheckpointKind, LastCheckpoint, write_checkpoint
+from deltaberg.delta.checksum_writer import CommittedState, write_checksum
 from deltaberg.delta.column_mapping import ColumnMapping
 from deltaberg.delta.commit_file import PutOutcome, put_commit
 from deltaberg.delta.commit_info import commit_info
@@ -35,6 +38,7 @@ from deltaberg.delta.metadata_change import check_metadata_change
 from deltaberg.delta.protocol import Protocol
 from deltaberg.delta.required_protocol import features_in_use, upgraded_protocol
 from deltaberg.delta.snapshot import Snapshot
+from deltaberg.delta.table import DeltaTable
 from deltaberg.delta.writer_requirements import check_commit, require_writable
 from deltaberg.errors import error_context
 from deltaberg.storage.errors import PermissionDenied
@@ -69,9 +73,11 @@ class Transaction:
         self._txns: dict[str, Txn] = {}
         self._domains: dict[str, DomainMetadata] = {}
         self._reads = Reads.NOTHING
+        self._reserved_row_ids = -1
         self._written: list[str] = []
         self._finished = False
         self._in_flight = False
+        self._committed: CommittedState | None = None
 
     @property
     def protocol(self) -> Protocol:
@@ -175,6 +181,10 @@ class Transaction:
         """Record how far an application has come, atomically with the commit."""
         self._txns[app_id] = Txn(app_id=app_id, version=version, last_updated=last_updated_ms)
 
+    def reserve_row_ids(self, mark: int) -> None:
+        """State that every row id up to ``mark`` has been given out, whether or not a live file has it still."""
+        self._reserved_row_ids = max(self._reserved_row_ids, mark)
+
     def set_domain_metadata(self, domain: str, configuration: str) -> None:
         """Set a metadata domain. Raises InvalidDeltaRequest for a system-controlled one that deltaberg does not own."""
         self._set_domain(DomainMetadata(domain=domain, configuration=configuration))
@@ -226,27 +236,61 @@ class Transaction:
         try:
             with error_context(table=self.table_root):
                 self._check(copies_rows, frozenset(rules_checked))
-                version = self._put(plan, expected_version, attempts)
+                committed = self._put(plan, expected_version, attempts)
         except BaseException:
             if not self._in_flight:
                 discard(self.storage, self._written)
             raise
-        return version
+        write_checksum(self.storage, log_folder(self.table_root), committed)
+        self._committed = committed
+        return committed.version
 
-    def _put(self, plan: _Plan, expected_version: int | None, attempts: int) -> int:
-        base = self._base
-        place = _Place(
-            version=0 if base is None else base.version + 1,
-            previous_timestamp_ms=None if base is None else base.timestamp_ms,
-            high_water_mark=-1 if base is None else row_tracking.high_water_mark(base.domain_metadata.values()),
+    def checkpoint(self, *, kind: CheckpointKind | None = None) -> LastCheckpoint:
+        """Checkpoint the version that was committed; ``kind`` None follows the table's policy.
+
+        A table's first version is written from memory, without reading the log back.
+        """
+        committed = self._committed
+        if committed is None:
+            raise InvalidDeltaRequest("Cannot checkpoint: the transaction has committed no version")
+        if self._base is not None:
+            snapshot = DeltaTable(self.table_root, self.storage).snapshot(committed.version)
+            return checkpoint_snapshot(snapshot, now_ms=self._now_ms(), kind=kind, new_id=self._new_id)
+        adds, _ = self._with_row_ids(_FIRST)
+        state = checkpoint_state(
+            version=committed.version,
+            protocol=committed.protocol,
+            metadata=committed.metadata,
+            txns=committed.txns,
+            domain_metadata=committed.domain_metadata,
+            adds=adds,
         )
+        return write_checkpoint(
+            self.storage,
+            log_folder(self.table_root),
+            state,
+            kind=policy(self._protocol, self._metadata) if kind is None else kind,
+            new_id=lambda: str(self._new_id()),
+            now_ms=self._now_ms(),
+        )
+
+    def _put(self, plan: _Plan, expected_version: int | None, attempts: int) -> CommittedState:
+        base = self._base
+        place = _FIRST
+        if base is not None:
+            stamped = _has_in_commit_timestamps(self._protocol, self._metadata)
+            place = _Place(
+                version=base.version + 1,
+                previous_timestamp_ms=base.timestamp_ms if stamped else None,
+                high_water_mark=row_tracking.high_water_mark(base.domain_metadata.values()),
+            )
         if expected_version is not None and expected_version != place.version:
             raise DeltaConflict(
                 f"Cannot commit version {expected_version}: the transaction was begun on version {place.version - 1} "
                 f"(expected {expected_version - 1})"
             )
         for _ in range(attempts):
-            content = self._content(plan, place)
+            content, state = self._content(plan, place)
             self._in_flight = True
             try:
                 outcome = put_commit(self.storage, self._commit_location(place.version), content)
@@ -254,7 +298,7 @@ class Transaction:
                 self._in_flight = False
                 raise
             if outcome is PutOutcome.COMMITTED:
-                return place.version
+                return state
             self._in_flight = False
             if base is None or expected_version is not None:
                 raise DeltaConflict(f"Cannot commit version {place.version}: it exists already", version=place.version)
@@ -281,7 +325,7 @@ class Transaction:
             )
         return place
 
-    def _content(self, plan: _Plan, place: _Place) -> bytes:
+    def _content(self, plan: _Plan, place: _Place) -> tuple[bytes, CommittedState]:
         metadata, timestamp_ms = self._metadata, plan.timestamp_ms
         in_commit_timestamp: int | None = None
         if _has_in_commit_timestamps(self._protocol, metadata):
@@ -321,13 +365,25 @@ class Transaction:
             writer.adds(batch)
         for batch in self._files.change_files:
             writer.change_files(batch)
-        return writer.content()
+        state = CommittedState(
+            version=place.version,
+            protocol=self._protocol,
+            metadata=metadata,
+            added=self._files.added(),
+            removed=self._files.removed(),
+            txns=tuple(self._txns.values()),
+            domain_metadata=tuple(domains),
+            in_commit_timestamp_ms=in_commit_timestamp,
+            transaction_id=plan.transaction_id,
+        )
+        return writer.content(), state
 
     def _with_row_ids(self, place: _Place) -> tuple[list[pa.RecordBatch], list[DomainMetadata]]:
         adds, domains = list(self._files.all_adds), list(self._domains.values())
-        if row_tracking.is_supported(self._protocol, self._metadata) and adds:
-            adds = list(row_tracking.assign(adds, mark=place.high_water_mark, version=place.version))
-            mark = max(map(row_tracking.highest_id, adds))
+        if row_tracking.is_supported(self._protocol, self._metadata) and (adds or self._reserved_row_ids >= 0):
+            given = max(place.high_water_mark, self._reserved_row_ids)
+            adds = list(row_tracking.assign(adds, mark=given, version=place.version))
+            mark = max([given, *map(row_tracking.highest_id, adds)])
             if mark > place.high_water_mark:
                 domains.append(row_tracking.high_water_mark_action(mark))
         return adds, domains
@@ -428,6 +484,9 @@ class _Place:
     version: int
     previous_timestamp_ms: int | None
     high_water_mark: int
+
+
+_FIRST = _Place(version=0, previous_timestamp_ms=None, high_water_mark=-1)
 
 
 def _has_in_commit_timestamps(protocol: Protocol, metadata: Metadata) -> bool:
