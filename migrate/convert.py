@@ -2,14 +2,27 @@
 
 from __future__ import annotations
 
+import json
+import time
 from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, fields, replace
+from typing import Any, Final
 
-from deltaberg.errors import Unsupported
-from deltaberg.migrate.plan import Plan
-from deltaberg.migrate.source import Source, TableFormat
+from deltaberg.errors import CommitStateUnknown, Unsupported, UsageError
+from deltaberg.migrate.delta_target import DeltaDesign
+from deltaberg.migrate.delta_writer import HIDDEN_FOLDER, DeltaWriter, WrittenDelta
+from deltaberg.migrate.held_position import HeldPosition, held_position
+from deltaberg.migrate.iceberg_target import IcebergDesign
+from deltaberg.migrate.iceberg_writer import IcebergWriter, WrittenIceberg
+from deltaberg.migrate.locations import join, real_location
+from deltaberg.migrate.plan import Plan, PreparedPlan, check_request, describe_source, prepare
+from deltaberg.migrate.position import Position, position_of
+from deltaberg.migrate.recording_storage import RecordingStorage
+from deltaberg.migrate.source import DeltaSource, IcebergSource, Source, TableFormat
 from deltaberg.translate.options import ConvertOptions
+
+ICEBERG_FOLDER: Final = "_iceberg"
+"""Where the Iceberg table of a Delta table goes: VACUUM does not enter it."""
 
 Progress = Callable[[str, int, int], None]
 """Called with (stage, done, total); total 0 where it is not known."""
@@ -63,4 +76,141 @@ def convert(
     Raises Unsupported where the plan refuses, before anything is written; Conflict where the target holds
     another table or was changed by somebody else; leaves nothing half-written behind when it fails.
     """
-    raise Unsupported(f"Cannot convert to {to}: nothing is carried yet")
+    options = options or ConvertOptions()
+    job = _Job(
+        source=source,
+        to=TableFormat(to),
+        root=target_root(source, target),
+        options=options,
+        clock_ms=time.time_ns() // 1_000_000 if clock_ms is None else clock_ms,
+        progress=progress or _silent,
+    )
+    return job.run()
+
+
+def target_root(source: Source, target: str | None) -> str:
+    """The folder of the target table. Raises UsageError for one in which a cleaner of the source would delete it."""
+    if isinstance(source, IcebergSource):
+        return (target or real_location(source.storage, source.table.metadata.location)).rstrip("/")
+    own = source.snapshot.table_root.rstrip("/")
+    if target is None:
+        return f"{own}/{ICEBERG_FOLDER}"
+    root = target.rstrip("/")
+    below = root.removeprefix(own).strip("/").split("/") if f"{root}/".startswith(f"{own}/") else None
+    if below is not None and not any(part.startswith(("_", ".")) for part in below):
+        raise UsageError(
+            f"Cannot write the Iceberg table to {root}: VACUUM of the Delta table {own} deletes visible folders that it "
+            f"does not know; leave --target out ({own}/{ICEBERG_FOLDER}) or choose a folder elsewhere"
+        )
+    return root
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Job:
+    source: Source
+    to: TableFormat
+    root: str
+    options: ConvertOptions
+    clock_ms: int
+    progress: Progress
+
+    def run(self) -> ConvertResult:
+        check_request(self.source, self.to, self.options)
+        position = position_of(self.source)
+        held = held_position(self.source.storage, self.root, self.to)
+        if held is not None:
+            return self._already_there(held, position)
+        prepared = prepare(self.source, to=self.to, options=self.options)
+        if prepared.plan.refused:
+            raise _refusal(prepared.plan)
+        storage = RecordingStorage(self.source.storage)
+        try:
+            return self._write(prepared, position, storage)
+        except CommitStateUnknown:
+            raise
+        except BaseException:
+            storage.discard()
+            raise
+
+    def _already_there(self, held: HeldPosition, position: Position) -> ConvertResult:
+        held.require(position, options_text=self._options_text(), root=self.root)
+        made = Plan(source=describe_source(self.source), target={"format": self.to.value, "location": self.root})
+        return ConvertResult(
+            plan=made,
+            target=self.root,
+            target_metadata=held.metadata_location,
+            already_current=True,
+            commits=(),
+            files=0,
+            rows=0,
+            rewritten_files=0,
+        )
+
+    def _write(self, prepared: PreparedPlan, position: Position, storage: RecordingStorage) -> ConvertResult:
+        made = replace(prepared.plan, target={**prepared.plan.target, "location": self.root})
+        self.progress("write", 0, made.files)
+        storage.put(self._plan_location(position), json.dumps(made.to_json(), indent=1, ensure_ascii=False).encode())
+        done = self._write_table(prepared.design, position, storage)
+        self.progress("write", made.files, made.files)
+        return ConvertResult(
+            plan=made,
+            target=self.root,
+            target_metadata=done.location,
+            already_current=False,
+            commits=((position.version or 0, done.version),),
+            files=done.files,
+            rows=done.rows,
+            rewritten_files=done.rewritten_files,
+        )
+
+    def _write_table(
+        self, design: DeltaDesign | IcebergDesign, position: Position, storage: RecordingStorage
+    ) -> WrittenDelta | WrittenIceberg:
+        if isinstance(design, DeltaDesign):
+            assert isinstance(self.source, IcebergSource)
+            return DeltaWriter(
+                source=self.source,
+                design=design,
+                root=self.root,
+                storage=storage,
+                position=position,
+                options_text=self._options_text(),
+                clock_ms=self.clock_ms,
+            ).write()
+        assert isinstance(self.source, DeltaSource)
+        return IcebergWriter(
+            source=self.source,
+            design=design,
+            root=self.root,
+            storage=storage,
+            position=position,
+            options_text=self._options_text(),
+            partition_timezone=self.options.partition_timezone,
+            clock_ms=self.clock_ms,
+        ).write()
+
+    def _plan_location(self, position: Position) -> str:
+        return join(self.root, HIDDEN_FOLDER, f"plan-{0 if position.version is None else position.version}.json")
+
+    def _options_text(self) -> str:
+        """The choices that differ from the defaults, as they are kept with the target."""
+        usual = ConvertOptions()
+        chosen = {
+            each.name: getattr(self.options, each.name)
+            for each in fields(ConvertOptions)
+            if getattr(self.options, each.name) != getattr(usual, each.name)
+        }
+        return json.dumps(chosen, sort_keys=True, default=dict)
+
+
+def _refusal(plan: Plan) -> Unsupported:
+    refused = [item for item in plan.items if item.severity == "refuse"]
+    first = refused[0]
+    more = f" (and {len(refused) - 1} more, see the plan)" if len(refused) > 1 else ""
+    return Unsupported(
+        f"Cannot convert: {first.code}: {first.what}: {first.reason} {first.remedy}{more}", feature=first.code
+    )
+
+
+def _silent(stage: str, done: int, total: int) -> None:
+    """No progress wanted."""

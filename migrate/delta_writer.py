@@ -22,7 +22,7 @@ from deltaberg.iceberg.partition_spec import PartitionSpec
 from deltaberg.iceberg.resolved_deletes import ResolvedDeletes, resolve_deletes
 from deltaberg.migrate.delta_target import DeltaDesign, observe
 from deltaberg.migrate.locations import join
-from deltaberg.migrate.position import OPTIONS_KEY, POSITION_KEY, Position
+from deltaberg.migrate.position import OPTIONS_KEY, POSITION_KEY, TARGET_VERSION_KEY, Position
 from deltaberg.migrate.rewrite import IcebergRewriter
 from deltaberg.migrate.source import IcebergSource
 from deltaberg.migrate.vector_copy import Vector, read_puffin_vectors
@@ -109,6 +109,7 @@ class DeltaWriter:
             "delta.columnMapping.maxColumnId": str(self.source.table.metadata.last_column_id),
             POSITION_KEY: self.position.to_text(),
             OPTIONS_KEY: self.options_text,
+            TARGET_VERSION_KEY: "0",
         }
         if self.design.mode.value == "none":
             del properties["delta.columnMapping.maxColumnId"]

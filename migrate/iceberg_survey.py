@@ -55,6 +55,7 @@ class FileTotals:
     deleted_rows: int = 0
     without_row_id: int = 0
     rewritten_rows: int = 0
+    rewritten_bytes: int = 0
 
 
 @dataclass(slots=True, kw_only=True)
@@ -124,6 +125,7 @@ class IcebergSurveyor:
             if rewritten.any():
                 self.result.rewritten.update(batch.locations.filter(pa.array(rewritten)).to_pylist())
                 self.result.totals.rewritten_rows += batch.rows_of(rewritten)
+                self.result.totals.rewritten_bytes += int(batch.adds.column("size").to_numpy()[rewritten].sum())
         if self.reader.counted_by_footer:
             count = self.reader.counted_by_footer
             self.result.findings.append(Finding(code=codes.STATISTICS_FROM_FOOTERS, what="row counts", files=count))

@@ -11,7 +11,9 @@ from deltaberg.errors import UsageError
 from deltaberg.migrate.delta_target import DeltaDesign, design_delta
 from deltaberg.migrate.iceberg_target import IcebergDesign, design_iceberg
 from deltaberg.migrate.position import position_of
+from deltaberg.migrate.rewrite import LOCAL_LIMIT_BYTES
 from deltaberg.migrate.source import DeltaSource, IcebergSource, Source, TableFormat
+from deltaberg.translate import codes
 from deltaberg.translate.findings import Finding, Severity, merge
 from deltaberg.translate.options import ConvertOptions
 from deltaberg.translate.types import TYPE_MAPPINGS
@@ -107,7 +109,7 @@ def plan(source: Source, *, to: TableFormat | str, options: ConvertOptions | Non
 def prepare(source: Source, *, to: TableFormat | str, options: ConvertOptions | None = None) -> PreparedPlan:
     """``plan``, and the decisions behind it."""
     options = options or ConvertOptions()
-    _check_request(source, TableFormat(to), options)
+    check_request(source, TableFormat(to), options)
     match source:
         case DeltaSource():
             return _to_iceberg(source, options)
@@ -115,7 +117,8 @@ def prepare(source: Source, *, to: TableFormat | str, options: ConvertOptions | 
             return _to_delta(source, options)
 
 
-def _check_request(source: Source, to: TableFormat, options: ConvertOptions) -> None:
+def check_request(source: Source, to: TableFormat, options: ConvertOptions) -> None:
+    """Raise UsageError for a request that makes no sense, whatever the table holds."""
     if to is source.format:
         raise UsageError(f"Cannot convert {source.location} to {to.value}: it is a table of that format already")
     for kind, target in options.type_mappings.items():
@@ -134,6 +137,7 @@ def _check_request(source: Source, to: TableFormat, options: ConvertOptions) -> 
 def _to_iceberg(source: DeltaSource, options: ConvertOptions) -> PreparedPlan:
     design = design_iceberg(source, options)
     totals = design.totals
+    findings = [*design.findings, *_engine_findings(options, len(design.rewritten), totals.rewritten_bytes)]
     made = Plan(
         source=describe_source(source),
         target={
@@ -142,7 +146,7 @@ def _to_iceberg(source: DeltaSource, options: ConvertOptions) -> PreparedPlan:
             "partitioning": [field.name for field in design.spec.fields],
             "row_lineage": design.carries_lineage,
         },
-        items=_items(design.findings, strict=options.strict),
+        items=_items(findings, strict=options.strict),
         files=totals.files,
         rows=totals.rows,
         bytes=totals.bytes,
@@ -155,7 +159,9 @@ def _to_iceberg(source: DeltaSource, options: ConvertOptions) -> PreparedPlan:
 
 def _to_delta(source: IcebergSource, options: ConvertOptions) -> PreparedPlan:
     design = design_delta(source, options)
-    rewritten = sum(group.files for group in design.groups if (group.facts, group.spec_id) in design.rewritten)
+    anew = [group for group in design.groups if (group.facts, group.spec_id) in design.rewritten]
+    rewritten = sum(group.files for group in anew)
+    findings = [*design.findings, *_engine_findings(options, rewritten, sum(group.bytes for group in anew))]
     files = sum(group.files for group in design.groups)
     made = Plan(
         source=describe_source(source),
@@ -165,7 +171,7 @@ def _to_delta(source: IcebergSource, options: ConvertOptions) -> PreparedPlan:
             "partitioning": [column.name for column in design.partitioning.columns],
             "row_tracking": design.lineage,
         },
-        items=_items(design.findings, strict=options.strict),
+        items=_items(findings, strict=options.strict),
         files=files,
         rows=sum(group.rows for group in design.groups),
         bytes=sum(group.bytes for group in design.groups),
@@ -174,6 +180,15 @@ def _to_delta(source: IcebergSource, options: ConvertOptions) -> PreparedPlan:
         deletes=dict(design.deletes),
     )
     return PreparedPlan(plan=made, design=design, options=options)
+
+
+def _engine_findings(options: ConvertOptions, files: int, size: int) -> list[Finding]:
+    """Whether this machine is to rewrite so much."""
+    too_big = options.engine == "auto" and size > LOCAL_LIMIT_BYTES
+    if not files or not (too_big or options.engine == "spark"):
+        return []
+    detail = f"{files} files, {size} bytes"
+    return [Finding(code=codes.REWRITE_ELSEWHERE, what="files to rewrite", detail=detail, files=files)]
 
 
 def describe_source(source: Source) -> dict[str, Any]:

@@ -15,7 +15,7 @@ from deltaberg.errors import Conflict
 from deltaberg.migrate.source import DeltaSource, IcebergSource, Source, TableFormat
 
 POSITION_KEY: Final = "deltaberg.source.position"
-COMMIT_KEY: Final = "deltaberg.target.commit"
+TARGET_VERSION_KEY: Final = "deltaberg.target.version"
 OPTIONS_KEY: Final = "deltaberg.options"
 SOURCE_VERSION_KEY: Final = "deltaberg.source.version"
 """In a snapshot's summary or a commit's info: the source version that this one commit stands for."""

@@ -12,6 +12,7 @@ import pyarrow as pa
 from deltaberg.bitmap import PositionBitmap
 from deltaberg.datafile import ReadField
 from deltaberg.datafile.parquet_writer import ParquetFileWriter, WrittenFiles, parquet_schema
+from deltaberg.delta.scan import scan as scan_delta
 from deltaberg.iceberg.delete_index import DeleteIndex
 from deltaberg.iceberg.read_schema import read_fields
 from deltaberg.iceberg.row_deletes import FileDeletes
@@ -21,7 +22,7 @@ from deltaberg.iceberg.scan_task import DataFileTask, tasks
 from deltaberg.iceberg.schema import Schema
 from deltaberg.iceberg.types import ListType, MapType, NestedField, StructType, Type
 from deltaberg.migrate.locations import join
-from deltaberg.migrate.source import IcebergSource
+from deltaberg.migrate.source import DeltaSource, IcebergSource
 from deltaberg.storage import Storage
 from deltaberg.translate.values import convert_columns, mapped_fields
 
@@ -90,6 +91,51 @@ class IcebergRewriter:
     def _batches(self, task: DataFileTask, deletes: FileDeletes) -> Iterator[pa.RecordBatch]:
         for batch in self._scan.file_batches(task, deletes):
             yield convert_columns(batch, self._columns, self._mappings)
+
+
+class DeltaRewriter:
+    """Rewrites data files of a Delta version with the field ids of an Iceberg target."""
+
+    def __init__(
+        self,
+        source: DeltaSource,
+        schema: Schema,
+        *,
+        storage: Storage,
+        folder: str,
+        partition_timezone: str,
+        with_lineage: bool,
+    ) -> None:
+        """schema: the target's. with_lineage: row ids and commit versions are written into the files."""
+        self._source = source
+        self._names = [field.name for field in schema.fields]
+        self._partition_timezone = partition_timezone
+        self._with_lineage = with_lineage
+        lineage = read_fields(LINEAGE_FIELDS) if with_lineage else ()
+        fields = read_fields(schema.fields, variant_as_json=False)
+        self._target = RewriteTarget(storage=storage, folder=folder, fields=(*fields, *lineage))
+
+    def rewrite(self, adds: pa.RecordBatch) -> Iterator[tuple[int, WrittenFiles]]:
+        """The live rows of each file (ADD_SCHEMA) in a new one, with the row it stands in."""
+        for row in range(adds.num_rows):
+            yield row, self._target.write(self._batches(adds.slice(row, 1)))
+
+    def _batches(self, add: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
+        rows = scan_delta(
+            self._source.snapshot,
+            columns=self._names,
+            with_lineage=self._with_lineage,
+            variant_as_json=False,
+            files=[add],
+            partition_timezone=self._partition_timezone,
+        )
+        for batch in rows.batches():
+            yield batch.rename_columns(self._renamed(batch.schema.names))
+
+    def _renamed(self, names: list[str]) -> list[str]:
+        """The lineage columns, which come last, under Iceberg's names."""
+        own = names[: len(self._names)]
+        return [*own, *(field.name for field in LINEAGE_FIELDS)] if self._with_lineage else own
 
 
 def _renamed(fields: Sequence[NestedField], names: Mapping[int, str]) -> tuple[NestedField, ...]:

@@ -7,7 +7,9 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
-from deltaberg.bitmap import FRAME_BYTES, CorruptBitmap, PositionBitmap, unframe
+from deltaberg.bitmap import FRAME_BYTES, MAGIC, CorruptBitmap, PositionBitmap, unframe
+from deltaberg.delta.deletion_vector import DeletionVectorDescriptor, parse_blob, read_blobs
+from deltaberg.delta.errors import CorruptDeletionVector
 from deltaberg.errors import error_context
 from deltaberg.iceberg.errors import CorruptMetadata
 from deltaberg.storage import Storage
@@ -29,6 +31,28 @@ class Vector:
     @property
     def bitmap(self) -> PositionBitmap:
         return PositionBitmap.deserialize(self.blob)
+
+
+def read_delta_vectors(
+    storage: Storage, table_root: str, wanted: Sequence[DeletionVectorDescriptor], record_counts: Sequence[int]
+) -> list[Vector]:
+    """The vectors of Delta descriptors, in order. record_counts: physical rows of the data files.
+
+    Bytes in the portable layout are copied as they are; the older native one is written anew.
+    Raises CorruptDeletionVector naming the vector, also where it reaches beyond its file; StorageError.
+    """
+    result: list[Vector] = []
+    blobs = read_blobs(storage, table_root, wanted)
+    for descriptor, blob, record_count in zip(wanted, blobs, record_counts, strict=True):
+        bitmap = parse_blob(blob, descriptor)
+        if bitmap.last is not None and bitmap.last >= record_count:
+            raise CorruptDeletionVector(
+                f"Cannot copy the deletion vector {descriptor.unique_id:.60}: it deletes row {bitmap.last} "
+                f"(expected rows below {record_count}, the number in the file)"
+            )
+        portable = blob[: len(MAGIC)] == MAGIC
+        result.append(Vector(blob=bytes(blob), cardinality=bitmap.cardinality) if portable else Vector.of(bitmap))
+    return result
 
 
 def read_puffin_vectors(

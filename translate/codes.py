@@ -290,12 +290,12 @@ COLUMN_NOT_IN_FILE: Final = Code(
     remedy="Nothing to do; these files are written anew with the column.",
     example="Hive files imported under a partition spec that evolved later",
 )
-REWRITE_TOO_BIG: Final = Code(
-    name="rewrite-too-big",
+REWRITE_ELSEWHERE: Final = Code(
+    name="rewrite-elsewhere",
     severity=Severity.REFUSE,
     to=_BOTH,
-    reason="More data has to be rewritten than one machine should.",
-    remedy="Run `deltaberg rewrite --engine spark`, or force it here with --engine local.",
+    reason="Files have to be rewritten first, by Spark: it was asked for, or they are more than one machine should.",
+    remedy="Run `deltaberg rewrite --engine spark`, or rewrite them here with --engine local.",
     example="two terabytes of ORC files",
 )
 STATISTICS_FROM_FOOTERS: Final = Code(

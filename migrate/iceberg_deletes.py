@@ -1,0 +1,145 @@
+"""Write a Delta version's deletion vectors into an Iceberg table: Puffin files, or position delete files below v3."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from typing import Final
+
+import pyarrow as pa
+
+from deltaberg.bitmap import frame
+from deltaberg.datafile import ReadField
+from deltaberg.datafile.parquet_writer import ParquetFileWriter, parquet_schema
+from deltaberg.iceberg.delete_index import FILE_PATH_ID, POS_ID
+from deltaberg.iceberg.puffin import PuffinWriter
+from deltaberg.migrate.locations import join
+from deltaberg.migrate.vector_copy import Vector
+from deltaberg.storage import Storage
+from deltaberg.translate.deletes import position_delete_entries, vector_entries
+
+_ROLL_BYTES: Final = 64 << 20
+_ROLL_VECTORS: Final = 100_000
+_POSITION_SCHEMA: Final = parquet_schema(
+    (
+        ReadField(name="file_path", physical_name="file_path", type=pa.string(), nullable=False, field_id=FILE_PATH_ID),
+        ReadField(name="pos", physical_name="pos", type=pa.int64(), nullable=False, field_id=POS_ID),
+    )
+)
+
+
+@dataclass(slots=True, kw_only=True)
+class _Pending:
+    """Vectors of one Puffin file: which data files they belong to and where they stand."""
+
+    data_files: list[str] = field(default_factory=list)
+    partitions: list[pa.StructArray] = field(default_factory=list)
+    offsets: list[int] = field(default_factory=list)
+    lengths: list[int] = field(default_factory=list)
+    cardinalities: list[int] = field(default_factory=list)
+
+
+class PuffinVectors:
+    """Collects the vectors of a conversion in a few Puffin files; use as a context manager, then ask for ``entries``.
+
+    When the body fails, none of the open file is left; finished ones are the caller's to delete.
+    """
+
+    def __init__(
+        self, storage: Storage, folder: str, *, spec_id: int, new_id: Callable[[], uuid.UUID] = uuid.uuid4
+    ) -> None:
+        self._storage, self._folder, self._spec_id, self._new_id = storage, folder, spec_id, new_id
+        self._writer: PuffinWriter | None = None
+        self._pending = _Pending()
+        self._entries: list[pa.RecordBatch] = []
+
+    def add(self, data_file: str, partition: pa.StructArray, vector: Vector) -> None:
+        """One data file's vector; partition: its tuple, an array of one."""
+        if self._writer is None:
+            self._writer = PuffinWriter(self._storage, join(self._folder, f"{self._new_id()}-deletes.puffin"))
+            self._writer.__enter__()
+        blob = self._writer.add_deletion_vector(
+            frame(vector.blob), referenced_data_file=data_file, cardinality=vector.cardinality
+        )
+        pending = self._pending
+        pending.data_files.append(data_file)
+        pending.partitions.append(partition)
+        pending.offsets.append(blob.offset)
+        pending.lengths.append(blob.length)
+        pending.cardinalities.append(vector.cardinality)
+        if self._writer.length >= _ROLL_BYTES or len(pending.offsets) >= _ROLL_VECTORS:
+            self._finish()
+
+    def entries(self) -> Iterator[pa.RecordBatch]:
+        """The delete entries of all vectors."""
+        self._finish()
+        yield from self._entries
+
+    def __enter__(self) -> PuffinVectors:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: object) -> None:
+        if error is not None and self._writer is not None:
+            self._writer.__exit__(kind, error, None)
+            self._writer = None
+
+    def _finish(self) -> None:
+        writer, pending = self._writer, self._pending
+        if writer is None:
+            return
+        self._writer, self._pending = None, _Pending()
+        writer.__exit__(None, None, None)
+        rows = len(pending.offsets)
+        self._entries.append(
+            vector_entries(
+                data_files=pa.array(pending.data_files, pa.string()),
+                partition=pa.concat_arrays(pending.partitions),
+                spec_id=self._spec_id,
+                locations=pa.repeat(pa.scalar(writer.location), rows),
+                offsets=pa.array(pending.offsets, pa.int64()),
+                lengths=pa.array(pending.lengths, pa.int64()),
+                cardinalities=pa.array(pending.cardinalities, pa.int64()),
+                file_sizes=pa.repeat(pa.scalar(writer.length, pa.int64()), rows),
+            )
+        )
+
+
+class PositionDeleteFiles:
+    """The same as position delete files, one a data file, for format version 2."""
+
+    def __init__(
+        self, storage: Storage, folder: str, *, spec_id: int, new_id: Callable[[], uuid.UUID] = uuid.uuid4
+    ) -> None:
+        self._storage, self._folder, self._spec_id, self._new_id = storage, folder, spec_id, new_id
+        self._entries: list[pa.RecordBatch] = []
+
+    def add(self, data_file: str, partition: pa.StructArray, vector: Vector) -> None:
+        """One data file's deleted positions; partition: its tuple, an array of one."""
+        positions = pa.array(vector.bitmap.to_positions())
+        paths = pa.repeat(pa.scalar(data_file), len(positions))
+        location = join(self._folder, f"{self._new_id()}-deletes.parquet")
+        with ParquetFileWriter(self._storage, lambda _: location, _POSITION_SCHEMA) as writer:
+            writer.write(pa.RecordBatch.from_arrays([paths, positions], schema=_POSITION_SCHEMA))
+            written = writer.finish()
+        self._entries.append(
+            position_delete_entries(
+                data_files=pa.array([data_file], pa.string()),
+                partition=partition,
+                spec_id=self._spec_id,
+                locations=written.files.column("location"),
+                record_counts=written.files.column("record_count"),
+                file_sizes=written.files.column("file_size_in_bytes"),
+            )
+        )
+
+    def entries(self) -> Iterator[pa.RecordBatch]:
+        """The delete entries of all files."""
+        if self._entries:
+            yield pa.Table.from_batches(self._entries).combine_chunks().to_batches()[0]
+
+    def __enter__(self) -> PositionDeleteFiles:
+        return self
+
+    def __exit__(self, kind: object, error: object, trace: object) -> None:
+        return None

@@ -1,0 +1,70 @@
+"""A storage that remembers what was written through it, so that a failed job can take all of it away again."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager, suppress
+
+import pyarrow as pa
+
+from deltaberg.storage import FileInfo, Storage, StorageError
+
+
+class RecordingStorage:
+    """Passes everything on to another storage. Satisfies ``Storage``."""
+
+    def __init__(self, storage: Storage) -> None:
+        self._storage = storage
+        self._written: dict[str, None] = {}
+
+    def discard(self) -> None:
+        """Delete every file that was written and is still there; one that cannot be deleted is left."""
+        for location in reversed(list(self._written)):
+            with suppress(StorageError):
+                self._storage.delete(location)
+        self._written.clear()
+
+    def resolve(self, location: str) -> str:
+        return self._storage.resolve(location)
+
+    def resolve_many(self, locations: pa.Array) -> pa.Array:
+        return self._storage.resolve_many(locations)
+
+    def get(self, location: str) -> bytes:
+        return self._storage.get(location)
+
+    def get_range(self, location: str, start: int, length: int) -> bytes:
+        return self._storage.get_range(location, start, length)
+
+    def head(self, location: str) -> FileInfo:
+        return self._storage.head(location)
+
+    def exists(self, location: str) -> bool:
+        return self._storage.exists(location)
+
+    def list(self, folder: str, *, start_after: str | None = None, recursive: bool = False) -> Iterator[FileInfo]:
+        return self._storage.list(folder, start_after=start_after, recursive=recursive)
+
+    def open(self, location: str) -> pa.NativeFile:
+        return self._storage.open(location)
+
+    def create(self, location: str) -> AbstractContextManager[pa.NativeFile]:
+        return self._recorded(location)
+
+    @contextmanager
+    def _recorded(self, location: str) -> Iterator[pa.NativeFile]:
+        with self._storage.create(location) as sink:
+            yield sink
+        self._written[location] = None
+
+    def put(self, location: str, data: bytes) -> None:
+        self._storage.put(location, data)
+        self._written[location] = None
+
+    def put_if_absent(self, location: str, data: bytes) -> None:
+        self._storage.put_if_absent(location, data)
+        self._written[location] = None
+
+    def delete(self, location: str) -> None:
+        self._storage.delete(location)
+        self._written.pop(location, None)
