@@ -1,0 +1,124 @@
+"""Every Delta table that another engine wrote scans equal to the rows that an engine read, at every version with
+expected rows, with row ids where they are known.
+
+The cases that do not stand in ``corpus_exceptions.json``: an error that is the right answer to a broken table, with the
+words it must say, or a difference, with the reason. A listed case that scans equal fails here.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import re
+from dataclasses import dataclass
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from deltaberg.delta.scan import scan
+from deltaberg.delta.snapshot import Snapshot
+from deltaberg.delta.table import DeltaTable
+from deltaberg.errors import DeltabergError
+from deltaberg.storage import open_storage
+
+SHARED = Path(__file__).resolve().parents[3] / "shared"
+CORPUS = SHARED / "corpus" / "delta"
+EXCEPTIONS: dict[str, dict[str, str]] = json.loads((Path(__file__).parent / "corpus_exceptions.json").read_text())
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Moment:
+    """A table at the version of one file of expected rows; ``expected`` may be missing for a table nobody could read."""
+
+    name: str
+    folder: Path
+    expected: Path
+
+    @property
+    def version(self) -> int | None:
+        stem = self.expected.stem
+        return int(stem.removeprefix("expected_v")) if stem.startswith("expected_v") else None
+
+    @property
+    def case(self) -> dict[str, Any]:
+        loaded: dict[str, Any] = json.loads((self.folder / "case.json").read_text())
+        return loaded
+
+    def snapshot(self) -> Snapshot:
+        case, table = self.case, self.folder / "table"
+        moved = {case["location"]: str(table)} if case.get("location") else {}
+        moved |= {old: str(self.folder / new) for old, new in (case.get("relocate") or {}).items()}
+        return DeltaTable.open(str(table), open_storage(relocate=moved)).snapshot(self.version)
+
+
+def moments() -> list[Moment]:
+    found = []
+    for folder in sorted(CORPUS.iterdir()) if CORPUS.is_dir() else []:
+        files = [
+            folder / "expected.parquet",
+            *sorted(folder.glob("expected_v*.parquet")),
+            *folder.glob("lineage.parquet"),
+        ]
+        for file in files:
+            name = folder.name if file.stem == "expected" else f"{folder.name}@{file.stem.removeprefix('expected_')}"
+            found.append(Moment(name=name, folder=folder, expected=file))
+    return found
+
+
+MOMENTS = moments()
+
+
+@pytest.fixture(scope="module")
+def rows() -> ModuleType:
+    """The shared comparison of rows."""
+    spec = importlib.util.spec_from_file_location("rows", SHARED / "crosscheck" / "rows.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def read(moment: Moment) -> pa.Table:
+    plan = scan(moment.snapshot(), with_lineage=moment.expected.stem == "lineage")
+    return pa.Table.from_batches(plan.batches(), schema=plan.schema)
+
+
+@pytest.mark.skipif(not MOMENTS, reason="../shared is absent")
+@pytest.mark.parametrize("moment", MOMENTS, ids=lambda moment: moment.name)
+def test_scan_equals_the_expected_rows(moment: Moment, rows: ModuleType) -> None:
+    listed = EXCEPTIONS.get(moment.name, {})
+    if "error" in listed:
+        with pytest.raises(DeltabergError, match=re.escape(listed["says"])) as caught:
+            read(moment)
+        assert type(caught.value).__name__ == listed["error"]
+        return
+    found = read(moment)
+    if not moment.expected.exists():
+        assert not listed, f"{moment.name} is listed and can be read"
+        return
+    columns = tuple(moment.case.get("variant_as_json") or ())
+    difference = rows.difference(pq.read_table(moment.expected), found, json_columns=columns)
+    if "differs" in listed:
+        assert listed["differs"] in difference, f"{moment.name} is listed and differs otherwise or not: {difference!r}"
+    else:
+        assert difference == ""
+
+
+def test_the_exceptions_name_cases_and_give_reasons() -> None:
+    if MOMENTS:
+        assert EXCEPTIONS.keys() <= {moment.name for moment in MOMENTS}
+    for listed in EXCEPTIONS.values():
+        assert listed.keys() in ({"error", "says", "because"}, {"differs", "because"})
+        assert all(listed.values())
+
+
+@pytest.mark.skipif(not MOMENTS, reason="../shared is absent")
+def test_zoneless_partition_timestamps_are_right_in_the_writers_zone(rows: ModuleType) -> None:
+    (moment,) = (moment for moment in MOMENTS if moment.name == "data-reader-partition-values")
+    plan = scan(moment.snapshot(), partition_timezone="America/Los_Angeles")
+    assert rows.difference(pq.read_table(moment.expected), pa.Table.from_batches(plan.batches())) == ""
