@@ -23,6 +23,10 @@ except ImportError:  # a platform without ISA-L: zlib is slower and makes the sa
 CODECS: Final = ("null", "deflate", "snappy", "zstandard", "bzip2", "xz")
 MAX_BLOCK_BYTES: Final = 1 << 30
 _RAW_DEFLATE: Final = -15
+# Deflate makes at most 1032 bytes out of one, so that no block of this size exceeds the limit.
+_HARMLESS: Final = MAX_BLOCK_BYTES // 1032
+# ISA-L starts up more slowly than zlib and overtakes it at about this size.
+_SMALL: Final = 2048
 _inflate: Any = _isal or zlib
 _INFLATE_ERRORS: tuple[type[Exception], ...] = (zlib.error, _inflate.error)
 
@@ -31,6 +35,12 @@ def decompress(codec: str, block: bytes | memoryview) -> bytes:
     """The bytes of one block. CorruptMetadata when it is damaged or too large, Unsupported for an unknown codec."""
     if codec == "null":
         return bytes(block)
+    if codec == "deflate" and len(block) <= _HARMLESS:
+        inflate = zlib if len(block) < _SMALL else _inflate
+        try:
+            return inflate.decompress(block, _RAW_DEFLATE)  # type: ignore[no-any-return]
+        except _INFLATE_ERRORS as error:
+            raise CorruptMetadata(f"Cannot decompress Avro block: deflate data is damaged ({error})") from error
     if codec == "deflate":
         return _stream(lambda: _inflate.decompressobj(_RAW_DEFLATE), block, codec, _INFLATE_ERRORS)
     if codec == "snappy":

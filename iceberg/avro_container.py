@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, NamedTuple
 
 from deltaberg.iceberg.avro_codec import CODECS, compress, decompress, unknown_codec
 from deltaberg.iceberg.errors import CorruptMetadata
@@ -36,8 +36,7 @@ class AvroHeader:
             raise CorruptMetadata(f"Cannot read Avro header: value of {key!r} is not UTF-8", field=key) from error
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class AvroBlock:
+class AvroBlock(NamedTuple):
     """One block: where it starts in the file, how many objects it claims to hold, and their bytes."""
 
     offset: int
@@ -80,25 +79,34 @@ def read_header(data: bytes | memoryview) -> AvroHeader:
 
 def read_blocks(data: bytes | memoryview, header: AvroHeader) -> Iterator[AvroBlock]:
     """The blocks in file order, decompressed one at a time."""
+    data = bytes(data)
     view = memoryview(data)
+    codec, sync, total = header.codec, header.sync, len(data)
     at = header.size
-    while at < len(view):
+    # Some writers put every object into a block of its own, so this loop is kept short.
+    while at < total:
         start = at
-        count, at = read_long(view, at, f"block at byte {start}")
-        size, at = read_long(view, at, f"block at byte {start}")
-        if count < 0 or size < 0 or size > len(view) - at - SYNC_SIZE:
+        if at + 3 <= total and data[at] < 0x80 and data[at + 1] >= 0x80 > data[at + 2]:
+            # One byte of count and two of size: written out because it is the usual form of such small blocks.
+            count, size = data[at] >> 1, (data[at + 1] & 0x7F | data[at + 2] << 7) >> 1
+            count, size = (-1, -1) if (data[at] | data[at + 1]) & 1 else (count, size)
+            at += 3
+        else:
+            count, at = read_long(view, at, "block")
+            size, at = read_long(view, at, "block")
+        end = at + size
+        if count < 0 or size < 0 or end + SYNC_SIZE > total:
             raise CorruptMetadata(
                 f"Cannot read Avro block at byte {start}: it claims {count} objects in {size} bytes, "
-                f"but {max(len(view) - at - SYNC_SIZE, 0)} bytes are left",
+                f"but {max(total - at - SYNC_SIZE, 0)} bytes are left",
                 field=f"byte {start}",
             )
-        end = at + size
-        if view[end : end + SYNC_SIZE] != header.sync:
+        if data[end : end + SYNC_SIZE] != sync:
             raise CorruptMetadata(
                 f"Cannot read Avro block at byte {start}: its sync marker differs from the header's",
                 field=f"byte {end}",
             )
-        yield AvroBlock(offset=start, count=count, data=decompress(header.codec, view[at:end]))
+        yield AvroBlock(start, count, decompress(codec, view[at:end]))
         at = end + SYNC_SIZE
 
 
@@ -134,14 +142,15 @@ def encode_long(value: int) -> bytes:
 def read_long(view: memoryview, at: int, what: str) -> tuple[int, int]:
     """The int or long at a position and the position after it."""
     bits = shift = 0
-    for i in range(at, min(at + _MAX_VARINT, len(view))):
-        byte = view[i]
-        bits |= (byte & 0x7F) << shift
+    for byte in view[at : at + _MAX_VARINT]:
+        at += 1
         if byte < 0x80:
-            bits &= _LONG_BITS
-            return (bits >> 1) ^ -(bits & 1), i + 1
+            # What a tenth byte says beyond bit 63 is lost, as in every decoder; some writers set those bits.
+            bits = (bits | byte << shift) & _LONG_BITS
+            return (bits >> 1) ^ -(bits & 1), at
+        bits |= (byte & 0x7F) << shift
         shift += 7
-    raise CorruptMetadata(f"Cannot read Avro {what}: no integer stands at byte {at}", field=what)
+    raise CorruptMetadata(f"Cannot read Avro {what}: no integer stands before byte {at}", field=what)
 
 
 def _bytes(view: memoryview, at: int, what: str) -> tuple[bytes, int]:

@@ -46,6 +46,10 @@ class Lanes:
 
     def longs(self, at: Positions, what: str) -> tuple[npt.NDArray[np.int64], Positions]:
         """An int or long in every lane."""
+        self.check(at, what)
+        first = self.bytes[at]
+        if len(first) and int(first.max()) < 0x80:
+            return ((first >> 1) ^ -(first & 1)).view(np.int8).astype(np.int64), at + 1
         bits, size = self._varints(at, what)
         values = (bits >> _ONE).view(np.int64) ^ -(bits & _ONE).view(np.int64)
         return values, at + size
@@ -84,7 +88,6 @@ class Lanes:
 
     def _varints(self, at: Positions, what: str) -> tuple[Words, Positions]:
         """The 64 bits of a varint in every lane before zigzag, and its size in bytes."""
-        self.check(at, what)
         words = self.words[at]
         last = ~words & _HIGH_BITS
         if len(last) and int(last.min()) == 0:

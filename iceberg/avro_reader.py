@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Final
 
@@ -28,9 +29,11 @@ from deltaberg.iceberg.errors import CorruptMetadata
 from deltaberg.iceberg.types import StructType
 
 GROUP_BYTES: Final = 8 << 20
-GROUP_ENTRIES: Final = 16_384
-"""A batch is what a group of blocks of about this many bytes or entries holds: the unit of memory."""
+GROUP_ENTRIES: Final = 4096
+"""A batch is what a group of blocks of about this many bytes or entries holds: the unit of memory, and as much as the
+processor's caches hold while it is decoded."""
 
+_LARGE: Final = 1 << 20
 _FEW: Final = 24
 _SAMPLE: Final = 8
 _LEAST: Final = 4
@@ -64,7 +67,8 @@ def read_avro(
         raise CorruptMetadata("Cannot read Avro file: expected records", field="avro.schema")
     reader = resolve_record(schema, wanted, "")
     route = None if landmark is None else _find_route(reader, wanted, landmark)
-    for group in _groups(read_blocks(data, header)):
+    groups = _groups(read_blocks(data, header))
+    for group in groups if len(data) < _LARGE else _one_ahead(groups):
         yield from _decode(_Group.of(group), reader, route)
 
 
@@ -117,6 +121,15 @@ def _groups(blocks: Iterator[AvroBlock]) -> Iterator[list[AvroBlock]]:
         count += block.count
     if group:
         yield group
+
+
+def _one_ahead(groups: Iterator[list[AvroBlock]]) -> Iterator[list[AvroBlock]]:
+    """The same groups, each decompressed while the one before it is decoded."""
+    with ThreadPoolExecutor(max_workers=1, thread_name_prefix="avro-blocks") as thread:
+        coming = thread.submit(next, groups, None)
+        while (group := coming.result()) is not None:
+            coming = thread.submit(next, groups, None)
+            yield group
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
