@@ -135,6 +135,8 @@ def _walk(
     keyed = []
     for entry in entries:
         name = entry.name
+        if start_after is not None and not recursive and name <= start_after:
+            continue  # a long log must not cost more than its end
         if not name.isprintable() and not _is_utf8(name):
             continue
         if name.startswith(_STAGED_PREFIX) and name.endswith(_STAGED_SUFFIX):
