@@ -40,7 +40,7 @@ class AvroBlock(NamedTuple):
     """One block: where it starts in the file, how many objects it claims to hold, and their bytes."""
 
     offset: int
-    count: int
+    objects: int
     data: bytes
 
 

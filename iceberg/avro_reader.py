@@ -14,6 +14,7 @@ import re
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Final
 
 import numpy as np
@@ -62,14 +63,20 @@ def read_avro(
     ``header``: what ``read_header`` gave, where the caller has it. Raises CorruptMetadata naming the field.
     """
     header = read_header(data) if header is None else header
-    schema = parse_avro_schema(header.metadata["avro.schema"])
-    if not isinstance(schema, AvroRecord):
-        raise CorruptMetadata("Cannot read Avro file: expected records", field="avro.schema")
-    reader = resolve_record(schema, wanted, "")
+    reader = _record_reader(header.metadata["avro.schema"], wanted)
     route = None if landmark is None else _find_route(reader, wanted, landmark)
     groups = _groups(read_blocks(data, header))
     for group in groups if len(data) < _LARGE else _one_ahead(groups):
         yield from _decode(_Group.of(group), reader, route)
+
+
+@lru_cache(maxsize=64)
+def _record_reader(schema: bytes, wanted: StructType) -> RecordReader:
+    """A table's manifests mostly share one schema, and making a reader takes longer than reading a few entries."""
+    parsed = parse_avro_schema(schema)
+    if not isinstance(parsed, AvroRecord):
+        raise CorruptMetadata("Cannot read Avro file: expected records", field="avro.schema")
+    return resolve_record(parsed, wanted, "")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -86,7 +93,7 @@ class _Group:
         return cls(
             lanes=Lanes(b"".join([block.data for block in blocks])),
             ends=np.cumsum([len(block.data) for block in blocks], dtype=np.int64),
-            counts=np.array([block.count for block in blocks], dtype=np.int64),
+            counts=np.array([block.objects for block in blocks], dtype=np.int64),
             offset=blocks[0].offset,
         )
 
@@ -105,20 +112,20 @@ def _groups(blocks: Iterator[AvroBlock]) -> Iterator[list[AvroBlock]]:
     group: list[AvroBlock] = []
     size = count = 0
     for block in blocks:
-        if block.count > len(block.data) or (block.data and not block.count):
+        if block.objects > len(block.data) or (block.data and not block.objects):
             raise CorruptMetadata(
-                f"Cannot read Avro block at byte {block.offset}: {block.count} objects cannot stand in "
+                f"Cannot read Avro block at byte {block.offset}: {block.objects} objects cannot stand in "
                 f"{len(block.data)} bytes",
                 field=f"byte {block.offset}",
             )
-        if block.count == 0:
+        if block.objects == 0:
             continue
-        if group and (size + len(block.data) > GROUP_BYTES or count + block.count > GROUP_ENTRIES):
+        if group and (size + len(block.data) > GROUP_BYTES or count + block.objects > GROUP_ENTRIES):
             yield group
             group, size, count = [], 0, 0
         group.append(block)
         size += len(block.data)
-        count += block.count
+        count += block.objects
     if group:
         yield group
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Final, TypeAlias
 
 from deltaberg.iceberg.errors import CorruptMetadata
@@ -75,6 +76,7 @@ class AvroUnion:
 AvroType: TypeAlias = AvroScalar | AvroRecord | AvroArray | AvroMap | AvroUnion
 
 
+@lru_cache(maxsize=64)
 def parse_avro_schema(text: bytes | str) -> AvroType:
     """The tree of an ``avro.schema`` header; CorruptMetadata names the place in it that is not an Avro schema."""
     try:
