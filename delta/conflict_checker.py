@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import Enum
 
@@ -11,14 +10,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from deltaberg.delta import row_tracking
-from deltaberg.delta.actions import CommitInfo, DomainMetadata, Txn
 from deltaberg.delta.add_path import path_keys
-from deltaberg.delta.commit_json import parse_file_actions, read_action_lines
 from deltaberg.delta.errors import DeltaConflict
-from deltaberg.delta.log_path import LogFile, LogFileKind, commit_name
-from deltaberg.storage.protocol import Storage
-
-_NO_FILES = pa.record_batch([pa.array([], pa.string()), pa.array([], pa.bool_())], names=["path", "data_change"])
+from deltaberg.delta.history import CommitActions
 
 
 class Reads(Enum):
@@ -27,51 +21,6 @@ class Reads(Enum):
     NOTHING = "nothing: its files are added whatever else the table holds"
     REMOVED_FILES = "the files that it removes"
     WHOLE_TABLE = "all files of the table"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Winner:
-    """The actions of a commit that was faster: rows of ``file_actions.add_rows`` and ``remove_rows``, and the rest."""
-
-    version: int
-    adds: pa.Table
-    removes: pa.Table
-    metadata: bool
-    protocol: bool
-    txns: tuple[Txn, ...]
-    domain_metadata: tuple[DomainMetadata, ...]
-    commit_info: CommitInfo
-
-    @staticmethod
-    def read(storage: Storage, log_folder: str, version: int) -> Winner:
-        """The commit of a version. Raises CorruptLog for a malformed one and NotFound where there is none."""
-        location = f"{log_folder}/{commit_name(version)}"
-        found = storage.head(location)
-        file = LogFile(
-            location=location,
-            version=version,
-            kind=LogFileKind.COMMIT,
-            size=found.size,
-            modified_ms=found.modified_ms,
-        )
-        actions: dict[str, list[Mapping[str, object]]] = {}
-        adds, removes = [_NO_FILES], [_NO_FILES]
-        for piece in read_action_lines(storage, [file]):
-            for action in piece.small:
-                actions.setdefault(action.name, []).append(action.body)
-            files = parse_file_actions(piece, ())
-            adds.append(files.adds.select(["path", "data_change"]))
-            removes.append(files.removes.select(["path", "data_change"]))
-        return Winner(
-            version=version,
-            adds=pa.Table.from_batches(adds),
-            removes=pa.Table.from_batches(removes),
-            metadata="metaData" in actions,
-            protocol="protocol" in actions,
-            txns=tuple(map(Txn.from_json, actions.get("txn", ()))),
-            domain_metadata=tuple(map(DomainMetadata.from_json, actions.get("domainMetadata", ()))),
-            commit_info=CommitInfo(raw=next(iter(actions.get("commitInfo", ())), {})),
-        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -85,15 +34,15 @@ class Intent:
     domains: frozenset[str] = field(default_factory=frozenset)
 
 
-def check_conflict(intent: Intent, winner: Winner) -> None:
+def check_conflict(intent: Intent, winner: CommitActions) -> None:
     """Return when the transaction may be committed after ``winner``.
 
     Raises DeltaConflict saying what both touch. The domain of row tracking is no conflict: ids are assigned again.
     """
     version = winner.version
-    if winner.protocol:
+    if winner.protocol is not None:
         raise _conflict(version, "changed the protocol")
-    if winner.metadata:
+    if winner.metadata is not None:
         raise _conflict(version, "changed the metadata (schema, partitioning or properties)")
     for txn in winner.txns:
         if txn.app_id in intent.txn_app_ids:
@@ -101,18 +50,18 @@ def check_conflict(intent: Intent, winner: Winner) -> None:
     for domain in winner.domain_metadata:
         if domain.domain in intent.domains and domain.domain != row_tracking.DOMAIN:
             raise _conflict(version, f"changed the metadata domain {domain.domain!r}, too")
-    removed = path_keys(winner.removes.column("path").combine_chunks())
+    removed = path_keys(winner.removes.column("path"))
     twice = _first_common(removed, intent.removed)
     if twice is not None:
         raise _conflict(version, "removed a file that this transaction removes", twice)
-    added = path_keys(winner.adds.column("path").combine_chunks())
+    added = path_keys(winner.adds.column("path"))
     twice = _first_common(added, pa.concat_arrays([intent.added, intent.removed]))
     if twice is not None:
         raise _conflict(version, "added a file that this transaction adds or removes", twice)
     if intent.reads is Reads.WHOLE_TABLE:
         if len(removed):
             raise _conflict(version, "removed a file that this transaction read", removed[0].as_py())
-        new = added.filter(pc.fill_null(winner.adds.column("data_change").combine_chunks(), True))
+        new = added.filter(pc.fill_null(winner.adds.column("data_change"), True))
         if len(new):
             raise _conflict(version, "added a file to the table that this transaction read", new[0].as_py())
 

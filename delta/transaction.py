@@ -27,7 +27,7 @@ from deltaberg.delta.column_mapping import ColumnMapping
 from deltaberg.delta.commit_file import PutOutcome, put_commit
 from deltaberg.delta.commit_info import commit_info
 from deltaberg.delta.commit_writer import CommitWriter
-from deltaberg.delta.conflict_checker import Intent, Reads, Winner, check_conflict
+from deltaberg.delta.conflict_checker import Intent, Reads, check_conflict
 from deltaberg.delta.deletion_vector import DeletionVectorDescriptor
 from deltaberg.delta.deletion_vector_file import discard, write_deletion_vectors
 from deltaberg.delta.errors import DeltaConflict, InvalidDeltaRequest
@@ -302,10 +302,10 @@ class Transaction:
             self._in_flight = False
             if base is None or expected_version is not None:
                 raise DeltaConflict(f"Cannot commit version {place.version}: it exists already", version=place.version)
-            place = self._behind_winners(place)
+            place = self._behind_winners(base, place)
         raise DeltaConflict(f"Cannot commit: {attempts} attempts found a faster writer each time; try again later")
 
-    def _behind_winners(self, place: _Place) -> _Place:
+    def _behind_winners(self, base: Snapshot, place: _Place) -> _Place:
         intent = Intent(
             reads=self._reads if not (self._sets_metadata or self._sets_protocol) else Reads.WHOLE_TABLE,
             added=self._files.added_keys(),
@@ -314,9 +314,9 @@ class Transaction:
             domains=frozenset(self._domains),
         )
         while self.storage.exists(self._commit_location(place.version)):
-            winner = Winner.read(self.storage, log_folder(self.table_root), place.version)
+            winner = base.changes(place.version)
             check_conflict(intent, winner)
-            timestamp = winner.commit_info.in_commit_timestamp
+            timestamp = None if winner.commit_info is None else winner.commit_info.in_commit_timestamp
             mark = row_tracking.high_water_mark(winner.domain_metadata)
             place = _Place(
                 version=place.version + 1,
