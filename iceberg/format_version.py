@@ -7,7 +7,7 @@ from typing import Final
 from deltaberg.iceberg.errors import InvalidIcebergRequest
 from deltaberg.iceberg.location import has_scheme
 from deltaberg.iceberg.schema import Schema
-from deltaberg.iceberg.types import UnknownType, type_name
+from deltaberg.iceberg.types import type_name
 
 V4_PREVIEW: Final = "4-preview"
 """How a caller asks for version 4, which is not adopted and may change."""
@@ -44,8 +44,6 @@ def check_schema_version(schema: Schema, version: int) -> None:
                 f"Cannot use column {name}: its initial default needs format version {_DEFAULTS_SINCE}, "
                 f"the table has {version}"
             )
-        if isinstance(nested.type, UnknownType) and nested.required:
-            raise InvalidIcebergRequest(f"Cannot use column {name}: a column of type unknown must be optional")
 
 
 def check_upgrade(current: int, wanted: int, location: str) -> None:

@@ -233,9 +233,13 @@ def _effective(nested: NestedField, *, initial: bool) -> Any:
 
 
 def _date_text(days: int) -> str:
-    text = str(_EPOCH + np.timedelta64(days, "D"))
-    year, rest = text[:-6], text[-6:]
-    return f"+{year}{rest}" if year.isdigit() and len(year) > 4 else text
+    """ISO 8601: years beyond four digits have a sign."""
+    day = _EPOCH + np.timedelta64(days, "D")
+    month = day.astype("datetime64[M]")
+    year = int(month.astype("datetime64[Y]").astype(np.int64)) + 1970
+    sign = "-" if year < 0 else "+" if year > 9999 else ""
+    number = int(month.astype(np.int64)) % 12 + 1
+    return f"{sign}{abs(year):04d}-{number:02d}-{int((day - month.astype('datetime64[D]')).astype(np.int64)) + 1:02d}"
 
 
 def _clock_text(value: int, unit: str) -> str:

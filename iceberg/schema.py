@@ -20,6 +20,7 @@ from deltaberg.iceberg.types import (
     PrimitiveType,
     StructType,
     Type,
+    UnknownType,
     arrow_field,
     field_to_json,
     nested_fields,
@@ -175,6 +176,8 @@ def _index(
             )
         if nested.name in names:
             raise InvalidIcebergRequest(f"Cannot use the name {nested.name} twice in one struct")
+        if nested.required and isinstance(nested.type, UnknownType):
+            raise InvalidIcebergRequest(f"Cannot use column {nested.name}: a column of type unknown must be optional")
         names.add(nested.name)
         by_id[nested.field_id] = nested
         if parent is not None:

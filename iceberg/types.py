@@ -253,6 +253,14 @@ def _parse_text(text: str, path: str) -> Type:
     raise rejected(path, "a type that the specification defines", text)
 
 
+def _parse_part(node: JsonObject, key: str, depth: int, *, required: bool) -> Type:
+    """The type of a field, element, key or value, which must be optional when it is unknown."""
+    kind = parse_type(node.raw(key), node.at(key), depth + 1)
+    if required and isinstance(kind, UnknownType):
+        raise rejected(node.at(key), "a type other than unknown, which must be optional", "unknown")
+    return kind
+
+
 def _field_id(node: JsonObject, key: str) -> int:
     return node.integer(key, low=0)
 
@@ -263,11 +271,12 @@ def parse_struct_fields(node: JsonObject, depth: int = 0) -> tuple[NestedField, 
 
 
 def _parse_field(node: JsonObject, depth: int) -> NestedField:
+    required = node.boolean("required")
     return NestedField(
         field_id=_field_id(node, "id"),
         name=node.text("name"),
-        required=node.boolean("required"),
-        type=parse_type(node.raw("type"), node.at("type"), depth + 1),
+        required=required,
+        type=_parse_part(node, "type", depth, required=required),
         doc=node.optional_text("doc"),
         initial_default=node.values.get("initial-default"),
         write_default=node.values.get("write-default"),
@@ -286,11 +295,12 @@ def parse_type(value: object, path: str = "$", depth: int = 0) -> Type:
     if kind == "struct":
         return StructType(fields=parse_struct_fields(node, depth), extra=node.extra(_STRUCT_KEYS))
     if kind == "list":
+        required = node.boolean("element-required")
         element = NestedField(
             field_id=_field_id(node, "element-id"),
             name="element",
-            required=node.boolean("element-required"),
-            type=parse_type(node.raw("element"), node.at("element"), depth + 1),
+            required=required,
+            type=_parse_part(node, "element", depth, required=required),
         )
         return ListType(element=element, extra=node.extra(_LIST_KEYS))
     if kind == "map":
@@ -298,13 +308,14 @@ def parse_type(value: object, path: str = "$", depth: int = 0) -> Type:
             field_id=_field_id(node, "key-id"),
             name="key",
             required=True,
-            type=parse_type(node.raw("key"), node.at("key"), depth + 1),
+            type=_parse_part(node, "key", depth, required=True),
         )
+        required = node.boolean("value-required")
         item = NestedField(
             field_id=_field_id(node, "value-id"),
             name="value",
-            required=node.boolean("value-required"),
-            type=parse_type(node.raw("value"), node.at("value"), depth + 1),
+            required=required,
+            type=_parse_part(node, "value", depth, required=required),
         )
         return MapType(key=key, value=item, extra=node.extra(_MAP_KEYS))
     raise rejected(node.at("type"), '"struct", "list" or "map"', kind)
@@ -410,7 +421,7 @@ def arrow_type(kind: Type) -> pa.DataType:
         case ListType():
             return pa.list_(arrow_field(kind.element))
         case MapType():
-            return pa.map_(arrow_field(kind.key), arrow_field(kind.value))
+            return pa.map_(arrow_field(kind.key).with_nullable(False), arrow_field(kind.value))
         case _:
             return _ARROW[type(kind)]
 
