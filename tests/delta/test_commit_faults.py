@@ -1,0 +1,228 @@
+"""A store that fails in the middle of a commit: a version is ours, somebody else's, or nobody can tell."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from deltaberg.bitmap import PositionBitmap
+from deltaberg.delta.create_table import create_table, new_metadata
+from deltaberg.delta.errors import DeltaCommitStateUnknown, DeltaConflict
+from deltaberg.delta.table import DeltaTable
+from deltaberg.delta.transaction import Transaction, begin_transaction
+from deltaberg.delta.types import LongType, StructField, StructType
+from deltaberg.storage import open_storage
+from deltaberg.storage.errors import AlreadyExists, PermissionDenied, StorageError
+
+SCHEMA = StructType(fields=(StructField(name="id", type=LongType()),))
+Fault = Callable[[str], None]
+
+
+class FaultyStorage:
+    """A Storage whose calls run a hook: ``before[name]`` instead of going on when it raises, ``after[name]`` later."""
+
+    def __init__(self) -> None:
+        self._real = open_storage()
+        self.before: dict[str, Fault] = {}
+        self.after: dict[str, Fault] = {}
+
+    def __getattr__(self, name: str) -> Any:
+        call = getattr(self._real, name)
+
+        def hooked(location: Any, *arguments: Any, **options: Any) -> Any:
+            self.before.get(name, lambda _: None)(str(location))
+            result = call(location, *arguments, **options)
+            self.after.get(name, lambda _: None)(str(location))
+            return result
+
+        return hooked
+
+
+def failing(error: Exception, times: int = 1, *, only: str = ".json") -> Fault:
+    left = iter(range(times))
+
+    def fail(location: str) -> None:
+        if location.endswith(only) and next(left, None) is not None:
+            raise error
+
+    return fail
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    return tmp_path / "table"
+
+
+@pytest.fixture
+def storage(root: Path) -> Iterator[FaultyStorage]:
+    faulty = FaultyStorage()
+    metadata = new_metadata(
+        SCHEMA, table_id="t", created_time_ms=1, configuration={"delta.enableDeletionVectors": "true"}
+    )
+    create_table(faulty, str(root), metadata=metadata).commit("CREATE TABLE")  # type: ignore[arg-type]
+    yield faulty
+    assert version(root) in (0, 1, 2)
+
+
+def version(root: Path) -> int:
+    return DeltaTable.open(str(root), open_storage()).snapshot().version
+
+
+def operations(root: Path) -> list[str]:
+    found = []
+    for file in sorted((root / "_delta_log").glob("*.json")):
+        found.append(json.loads(file.read_text().splitlines()[0])["commitInfo"]["operation"])
+    return found
+
+
+def delete_with_vector(storage: FaultyStorage, root: Path) -> Transaction:
+    """A transaction that wrote a file of its own already."""
+    transaction = begin_transaction(DeltaTable.open(str(root), storage).snapshot())  # type: ignore[arg-type]
+    bitmap = PositionBitmap.from_positions(np.array([0]))
+    (vector,) = transaction.write_deletion_vectors([(bitmap.serialize(), 1)])
+    stats = pa.array([{"num_records": 2}])
+    described = pa.array(
+        [
+            {
+                "storage_type": vector.storage_type,
+                "path_or_inline_dv": vector.path_or_inline_dv,
+                "offset": vector.offset,
+                "size_in_bytes": vector.size_in_bytes,
+                "cardinality": vector.cardinality,
+            }
+        ]
+    )
+    columns = {
+        "path": pa.array(["a.parquet"]),
+        "partition_values": pa.array([{}], pa.struct([])),
+        "size": pa.array([1]),
+        "modification_time": pa.array([1]),
+        "data_change": pa.array([True]),
+        "stats": stats,
+        "deletion_vector": described,
+    }
+    transaction.add_files([pa.RecordBatch.from_arrays(list(columns.values()), names=list(columns))])
+    return transaction
+
+
+def vector_files(root: Path) -> int:
+    return len(list(root.glob("*.bin")))
+
+
+def test_a_put_that_fails_after_it_was_done_is_a_commit(storage: FaultyStorage, root: Path) -> None:
+    transaction = delete_with_vector(storage, root)
+    storage.after["put_if_absent"] = failing(StorageError("timeout"))
+    assert transaction.commit("MINE") == 1
+    assert operations(root) == ["CREATE TABLE", "MINE"]
+    assert vector_files(root) == 1
+
+
+def test_a_store_that_retried_its_own_request_is_no_conflict(storage: FaultyStorage, root: Path) -> None:
+    transaction = delete_with_vector(storage, root)
+    storage.after["put_if_absent"] = failing(AlreadyExists("somebody was faster"))
+    assert transaction.commit("MINE") == 1
+    assert operations(root) == ["CREATE TABLE", "MINE"]
+
+
+def test_an_unknown_outcome_is_said_and_nothing_is_deleted(storage: FaultyStorage, root: Path) -> None:
+    transaction = delete_with_vector(storage, root)
+    storage.before["put_if_absent"] = failing(StorageError("timeout"))
+    with pytest.raises(DeltaCommitStateUnknown, match="Cannot tell whether the commit took place") as caught:
+        transaction.commit("MINE")
+    assert str(caught.value.path).endswith("00000000000000000001.json")
+    assert caught.value.exit_code == 1
+    assert vector_files(root) == 1
+
+
+def test_a_store_that_cannot_be_asked_either_leaves_the_outcome_unknown(storage: FaultyStorage, root: Path) -> None:
+    transaction = delete_with_vector(storage, root)
+    storage.after["put_if_absent"] = failing(StorageError("timeout"))
+    storage.before["head"] = failing(StorageError("still down"))
+    with pytest.raises(DeltaCommitStateUnknown, match=r"cannot be asked \(still down\)"):
+        transaction.commit("MINE")
+    assert operations(root) == ["CREATE TABLE", "MINE"]
+    assert vector_files(root) == 1
+
+
+def test_a_failed_put_that_somebody_else_overtook_is_tried_again_behind_him(storage: FaultyStorage, root: Path) -> None:
+    transaction = delete_with_vector(storage, root)
+    rival = begin_transaction(DeltaTable.open(str(root), open_storage()).snapshot())
+
+    def overtaken(location: str) -> None:
+        if location.endswith("1.json") and version(root) == 0:
+            rival.commit("THEIRS")
+            raise StorageError("timeout")
+
+    storage.before["put_if_absent"] = overtaken
+    assert transaction.commit("MINE") == 2
+    assert operations(root) == ["CREATE TABLE", "THEIRS", "MINE"]
+
+
+def test_a_refused_put_is_a_failure_and_is_cleaned_up(storage: FaultyStorage, root: Path) -> None:
+    transaction = delete_with_vector(storage, root)
+    storage.before["put_if_absent"] = failing(PermissionDenied("read-only"))
+    with pytest.raises(PermissionDenied):
+        transaction.commit("MINE")
+    assert operations(root) == ["CREATE TABLE"]
+    assert vector_files(root) == 0
+
+
+def test_a_conflict_is_cleaned_up(storage: FaultyStorage, root: Path) -> None:
+    transaction = delete_with_vector(storage, root)
+    transaction.set_txn("app", 1)
+    rival = begin_transaction(DeltaTable.open(str(root), open_storage()).snapshot())
+    rival.set_txn("app", 1)
+    rival.commit("THEIRS")
+    with pytest.raises(DeltaConflict):
+        transaction.commit("MINE")
+    assert vector_files(root) == 0
+
+
+def test_a_writer_that_always_loses_gives_up(storage: FaultyStorage, root: Path) -> None:
+    transaction = delete_with_vector(storage, root)
+
+    def lose(location: str) -> None:
+        if location.endswith(".json") and not location.endswith("9.json"):
+            rival = DeltaTable.open(str(root), open_storage()).snapshot()
+            if location.endswith(f"{rival.version + 1}.json") and rival.version < 2:
+                begin_transaction(rival).commit("THEIRS")
+
+    storage.before["put_if_absent"] = lose
+    with pytest.raises(DeltaConflict, match="2 attempts found a faster writer each time"):
+        transaction.commit("MINE", attempts=2)
+    assert vector_files(root) == 0
+
+
+def test_an_interrupt_during_the_put_deletes_nothing(storage: FaultyStorage, root: Path) -> None:
+    transaction = delete_with_vector(storage, root)
+
+    def interrupt(location: str) -> None:
+        if location.endswith(".json"):
+            raise KeyboardInterrupt
+
+    storage.after["put_if_absent"] = interrupt
+    with pytest.raises(KeyboardInterrupt):
+        transaction.commit("MINE")
+    assert operations(root) == ["CREATE TABLE", "MINE"]
+    assert vector_files(root) == 1
+
+
+def test_a_commit_stands_without_its_checksum(storage: FaultyStorage, root: Path) -> None:
+    transaction = delete_with_vector(storage, root)
+    storage.before["put_if_absent"] = failing(StorageError("full"), only=".crc")
+    assert transaction.commit("MINE") == 1
+    assert not (root / "_delta_log" / f"{1:020d}.crc").exists()
+
+
+def test_vectors_that_could_not_be_written_leave_no_file(storage: FaultyStorage, root: Path) -> None:
+    transaction = begin_transaction(DeltaTable.open(str(root), storage).snapshot())  # type: ignore[arg-type]
+    storage.after["create"] = failing(StorageError("full"), only=".bin")
+    with pytest.raises(StorageError):
+        transaction.write_deletion_vectors([(PositionBitmap().serialize(), 0)])
+    assert vector_files(root) == 0
