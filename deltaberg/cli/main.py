@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from typing import Annotated
 
 import typer
+import typer.main
 
 from deltaberg import __version__
 from deltaberg.cli.convert import convert
@@ -71,7 +72,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
 def run(arguments: Sequence[str], invocation: Invocation) -> int:
     """Run one command; gives the exit code. An error is one line on standard error, and with ``--json`` a document."""
     try:
-        code = app(args=list(arguments), prog_name="deltaberg", standalone_mode=False, obj=invocation)
+        # Not by calling ``app``, which puts Typer's own exception hook in place of ours.
+        command = typer.main.get_command(app)
+        code = command.main(args=list(arguments), prog_name="deltaberg", standalone_mode=False, obj=invocation)
         sys.stdout.flush()
     except DeltabergError as error:
         return _failed(invocation, str(error), error, error.exit_code)

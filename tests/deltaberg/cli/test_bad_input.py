@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import re
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -68,6 +70,20 @@ def test_a_traceback_is_shown_only_on_request(command: Any, tmp_path: Path) -> N
     assert verbose.err.splitlines()[-1].startswith(f"deltaberg: Cannot open {tmp_path}")
 
 
+def test_a_defect_of_ours_is_one_line_too() -> None:
+    code = (
+        "import deltaberg.api, deltaberg.cli.main as m\n"
+        "def broken(*a, **k): raise ZeroDivisionError('oh\\nno')\n"
+        "deltaberg.api.inspect = broken\n"
+        "m.main(['inspect', 't'])"
+    )
+    outcome = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert outcome.returncode == 1
+    assert outcome.stderr == (
+        "deltaberg: a defect in deltaberg, please report it with the output of -v: ZeroDivisionError: oh no\n"
+    )
+
+
 @pytest.mark.parametrize("verb", ["inspect", "scan", "history"])
 def test_both_formats_in_one_folder(verb: str, command: Any, delta_folder: Path, another_iceberg: Any) -> None:
     """Not guessed: the command names the option that says which."""
@@ -120,8 +136,9 @@ def test_a_selector_of_the_other_format(command: Any, delta_folder: Path, iceber
 
 
 def test_a_conversion_to_its_own_format(command: Any, delta_folder: Path, iceberg_folder: Path) -> None:
-    assert_one_line(command("convert", delta_folder, "--to", "delta"), 2, "Delta")
-    assert_one_line(command("convert", iceberg_folder, "--to", "iceberg"), 2, "Iceberg")
+    for folder, to in ((delta_folder, "delta"), (iceberg_folder, "iceberg")):
+        message = f"Cannot convert {folder} to {to}: it is a table of that format already"
+        assert_one_line(command("convert", folder, "--to", to), 2, message)
 
 
 def test_a_column_that_does_not_exist(command: Any, delta_folder: Path, iceberg_folder: Path) -> None:

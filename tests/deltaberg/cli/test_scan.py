@@ -96,7 +96,7 @@ def test_a_copied_table_is_read_where_it_is_now(command: Any, iceberg_folder: Pa
     shutil.rmtree(iceberg_folder)
     moved = command("scan", copy)
     assert moved.code == 2, "where its files are now is not guessed"
-    assert "--relocate" in moved.err
+    assert f"relocate {iceberg_folder}={copy}" in moved.err.replace("file://", "")
     outcome = command("scan", copy, "--json", "--relocate", f"{iceberg_folder}={copy}")
     assert outcome.code == 0, outcome.err
     assert len(outcome.document["rows"]) == 4
