@@ -22,9 +22,10 @@ from deltaberg.delta.commit_json import (
     read_action_lines,
     small_action_of,
 )
+from deltaberg.delta.errors import CorruptLog
 from deltaberg.delta.file_actions import add_rows, remove_rows
 from deltaberg.delta.log_parquet import open_log_parquet
-from deltaberg.delta.log_path import SIDECAR_FOLDER
+from deltaberg.delta.log_path import SIDECAR_FOLDER, LogFile, LogFileKind
 from deltaberg.delta.log_segment import Checkpoint
 from deltaberg.errors import error_context
 from deltaberg.storage.protocol import Storage
@@ -81,6 +82,7 @@ class CheckpointReader:
                             found.extend(piece.small)
                     else:
                         found.extend(self._small_of_parquet(file.location))
+            self._check_v2(found)
             self._small = tuple(found)
         return self._small
 
@@ -92,16 +94,49 @@ class CheckpointReader:
         """Tombstones: rows of ``file_actions.remove_rows``, a batch at a time."""
         return self._rows("remove", partition_names)
 
+    def _check_v2(self, small: Sequence[LoggedAction]) -> None:
+        """PROTOCOL "V2 Spec": one checkpointMetadata, of this version; V1 checkpoints have none and no sidecars."""
+        versions = [action.body.get("version") for action in small if action.name == "checkpointMetadata"]
+        has_sidecars = any(action.name == "sidecar" for action in small)
+        first = self._checkpoint.files[0]
+        is_v2 = first.kind is LogFileKind.UUID_CHECKPOINT or has_sidecars
+        if (is_v2 or versions) and versions != [self.version]:
+            raise CorruptLog(
+                f"Cannot read the checkpoint: its checkpointMetadata names the versions {versions} "
+                f"(expected one, {self.version})",
+                version=self.version,
+                path=first.location,
+            )
+        if has_sidecars and first.kind is LogFileKind.CHECKPOINT_PART:
+            raise CorruptLog(
+                "Cannot read the checkpoint: a multi-part checkpoint has sidecars",
+                version=self.version,
+                path=first.location,
+            )
+
     def _rows(self, action: Literal["add", "remove"], partition_names: Sequence[str]) -> Iterator[pa.RecordBatch]:
+        sidecars = self._sidecar_locations()
         for file in self._checkpoint.files:
-            if file.form == "parquet":
-                yield from self._rows_of_parquet(file.location, action, partition_names)
-                continue
-            with error_context(version=self.version, path=file.location):
-                for piece in read_action_lines(self._storage, [file]):
-                    yield _of_kind(parse_file_actions(piece, partition_names), action)
-        for location in self._sidecar_locations():
+            for rows in self._rows_of_file(file, action, partition_names):
+                if sidecars and rows.num_rows:
+                    raise CorruptLog(
+                        f"Cannot read the checkpoint: it has {action} actions itself and in sidecars (expected one place)",
+                        version=self.version,
+                        path=file.location,
+                    )
+                yield rows
+        for location in sidecars:
             yield from self._rows_of_parquet(location, action, partition_names)
+
+    def _rows_of_file(
+        self, file: LogFile, action: Literal["add", "remove"], partition_names: Sequence[str]
+    ) -> Iterator[pa.RecordBatch]:
+        if file.form == "parquet":
+            yield from self._rows_of_parquet(file.location, action, partition_names)
+            return
+        with error_context(version=self.version, path=file.location):
+            for piece in read_action_lines(self._storage, [file]):
+                yield _of_kind(parse_file_actions(piece, partition_names), action)
 
     def _sidecar_locations(self) -> tuple[str, ...]:
         sidecars = (Sidecar.from_json(each.body) for each in self.small_actions() if each.name == "sidecar")

@@ -153,8 +153,13 @@ def _pieces(storage: Storage, file: LogFile) -> Iterator[_Piece]:
     try:
         if file.size <= _PIECE_BYTES:
             data = storage.get(file.location)
-            if data:
-                yield _Piece(file=file, data=data if data.endswith(b"\n") else data + b"\n", first_line=1)
+            if not data:
+                raise CorruptLog(
+                    "Cannot read the log: a file is empty; the write that made it was cut off",
+                    version=file.version,
+                    path=file.location,
+                )
+            yield _Piece(file=file, data=data if data.endswith(b"\n") else data + b"\n", first_line=1)
             return
         yield from _stream(storage, file)
     except NotFound as error:

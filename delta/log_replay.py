@@ -49,8 +49,6 @@ class ReplayedFiles:
 
         Raises CorruptLog when a file is live in the checkpoint and, with another deletion vector, in a later commit.
         """
-        if len(self.paths) == 0 or rows.num_rows == 0:
-            return rows
         paths, logical_files = file_keys(rows)
         mentioned = pc.is_in(paths, self.paths)
         if not pc.any(mentioned, min_count=0).as_py():
@@ -60,6 +58,10 @@ class ReplayedFiles:
         if pc.any(twice, min_count=0).as_py():
             raise _live_twice(rows.column("path").filter(twice)[0].as_py())
         return rows.filter(pc.invert(gone))
+
+    def keep_unmentioned_tombstones(self, rows: pa.RecordBatch) -> pa.RecordBatch:
+        """The removes of a checkpoint batch whose logical file no later commit mentions."""
+        return rows.filter(pc.invert(pc.is_in(file_keys(rows)[1], self.logical_files)))
 
 
 def reconcile_small_actions(actions: Iterable[LoggedAction]) -> SmallState:

@@ -143,7 +143,7 @@ class Snapshot:
         with error_context(table=self.table_root, version=self.version):
             if self._checkpoint is not None:
                 for rows in self._checkpoint.removes(self._partition_names):
-                    yield rows if self._replayed is None else self._replayed.keep_unmentioned(rows)
+                    yield rows if self._replayed is None else self._replayed.keep_unmentioned_tombstones(rows)
             if self._replayed is not None:
                 yield from self._replayed.removes.to_batches()
 

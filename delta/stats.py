@@ -14,6 +14,7 @@ import pyarrow.compute as pc
 import pyarrow.json as pj
 
 from deltaberg.delta.partition_values import parse_texts
+from deltaberg.delta.type_widening import type_changes
 from deltaberg.delta.types import (
     BooleanType,
     ByteType,
@@ -26,6 +27,7 @@ from deltaberg.delta.types import (
     LongType,
     ShortType,
     StringType,
+    StructField,
     StructType,
     TimestampNtzType,
     TimestampType,
@@ -33,8 +35,12 @@ from deltaberg.delta.types import (
     arrow_type,
 )
 
+_COUNT_ROLES = frozenset(("num_records", "null_count"))
 _COUNTS = (("num_records", "numRecords"), ("tight_bounds", "tightBounds"))
 _NESTED = (("min_values", "minValues"), ("max_values", "maxValues"), ("null_count", "nullCount"))
+# Marks bounds of a column that was a float: its old texts are the shortest that tell floats apart, and as a double
+# such a text may lie on the wrong side of the float's value.
+_FORMER_FLOAT = {b"widened-from": b"float"}
 _COUNTS_FOLLOW = ',"nullCount":'
 # Tells a quoted number from a text; a private-use character that no statistics begin with.
 _NOT_TEXT = "\ue0ff"
@@ -90,8 +96,8 @@ def parse_stats(texts: pa.Array, target: pa.StructType) -> pa.Array:
 
 def stats_from_struct(stats: pa.Array, target: pa.StructType) -> pa.Array:
     """Statistics of ``stats_type`` from the column ``stats_parsed`` of a checkpoint."""
-    columns = [_from_column(_child(stats, name), target.field(field).type) for field, name in _COUNTS]
-    columns += [_from_column(_child(stats, name), target.field(field).type) for field, name in _NESTED]
+    logged = dict((*_COUNTS, *_NESTED))
+    columns = [_from_column(_child(stats, logged[field.name]), field, field.name) for field in target]
     return pa.StructArray.from_arrays(
         columns, fields=list(target), mask=pc.is_null(stats) if stats.null_count else None
     )
@@ -105,10 +111,17 @@ def _bounds_type(struct: StructType) -> pa.StructType:
             if inner.num_fields:
                 members.append(pa.field(field.name, inner))
         elif isinstance(field.type, _BOUNDED):
-            members.append(pa.field(field.name, arrow_type(field.type)))
+            note = _FORMER_FLOAT if _was_float(field) else None
+            members.append(pa.field(field.name, arrow_type(field.type), metadata=note))
         elif isinstance(field.type, VariantType):
             members.append(pa.field(field.name, pa.string()))
     return pa.struct(members)
+
+
+def _was_float(field: StructField) -> bool:
+    return isinstance(field.type, DoubleType) and any(
+        isinstance(change.from_type, FloatType) and not change.field_path for change in type_changes(field)
+    )
 
 
 def _counts_type(struct: StructType) -> pa.StructType:
@@ -270,26 +283,49 @@ def _as_texts(target: pa.DataType) -> pa.DataType:
     return pa.string()
 
 
-def _convert(column: pa.Array, target: pa.DataType, *, marked: bool = False) -> pa.Array:
-    """A column as read to its type: texts are parsed, null where they are no value of the type.
+def _convert(column: pa.Array, target: pa.StructType, *, marked: bool = False) -> pa.Array:
+    """Statistics as read to their type: texts are parsed, null where they are no value of the type.
 
     ``marked``: numbers and booleans were made texts that begin with ``_NOT_TEXT``.
     """
+    members = [_member(column.field(index), field, field.name, marked=marked) for index, field in enumerate(target)]
+    mask = pc.is_null(column) if column.null_count else None
+    return pa.StructArray.from_arrays(members, fields=list(target), mask=mask)
+
+
+def _member(column: pa.Array, field: pa.Field, role: str, *, marked: bool) -> pa.Array:
+    """A member at any depth; ``role`` is the top-level member that it belongs to."""
+    target = field.type
     if pa.types.is_struct(target):
-        members = [
-            _convert(column.field(index), target.field(index).type, marked=marked) for index in range(target.num_fields)
-        ]
+        members = [_member(column.field(index), child, role, marked=marked) for index, child in enumerate(target)]
         if not members:
-            return column.cast(target) if column.type != target else column
+            return column
         mask = pc.is_null(column) if column.null_count else None
         return pa.StructArray.from_arrays(members, fields=list(target), mask=mask)
     if marked and pa.types.is_string(target):
         return pc.if_else(pc.starts_with(column, _NOT_TEXT), pa.scalar(None, pa.string()), column)
-    if column.type == target:
-        return _without_overflow(column) if pa.types.is_float32(target) else column
-    if marked:
-        column = pc.utf8_ltrim(column, _NOT_TEXT)
-    return parse_texts(column, _delta_type(target))
+    if column.type != target:
+        column = parse_texts(pc.utf8_ltrim(column, _NOT_TEXT) if marked else column, _delta_type(target))
+    elif pa.types.is_float32(target):
+        column = _without_overflow(column)
+    return _plausible(column, field, role)
+
+
+def _plausible(column: pa.Array, field: pa.Field, role: str) -> pa.Array:
+    """Without negative counts, and with the bounds of former floats widened."""
+    if role in _COUNT_ROLES:
+        negative = pc.less(column, 0)
+        return pc.if_else(negative, pa.scalar(None, column.type), column) if _any(negative) else column
+    if field.metadata is not None and field.metadata.items() >= _FORMER_FLOAT.items():
+        single = column.cast(pa.float32(), safe=False)
+        as_float = pc.if_else(pc.is_finite(single), single.cast(pa.float64()), column)
+        widest = pc.min_element_wise if role == "min_values" else pc.max_element_wise
+        return pc.if_else(pc.is_finite(column), widest(column, as_float), column)
+    return column
+
+
+def _any(mask: pa.Array) -> bool:
+    return bool(pc.any(mask, min_count=0).as_py())
 
 
 def _without_overflow(values: pa.Array) -> pa.Array:
@@ -329,23 +365,22 @@ def _child(stats: pa.Array, name: str) -> pa.Array:
     return stats.field(index) if index >= 0 else pa.nulls(len(stats))
 
 
-def _from_column(column: pa.Array, target: pa.DataType) -> pa.Array:
+def _from_column(column: pa.Array, field: pa.Field, role: str) -> pa.Array:
+    target = field.type
     if pa.types.is_struct(target):
-        if not pa.types.is_struct(column.type):
+        if not pa.types.is_struct(column.type) or not target.num_fields:
             return pa.nulls(len(column), target)
-        members = [_from_column(_child(column, field.name), field.type) for field in target]
-        if not members:
-            return pa.nulls(len(column), target)
+        members = [_from_column(_child(column, child.name), child, role) for child in target]
         mask = pc.is_null(column) if column.null_count else None
         return pa.StructArray.from_arrays(members, fields=list(target), mask=mask)
-    if column.type == target:
-        return column
-    if not _same_kind(column.type, target):
-        return pa.nulls(len(column), target)
-    try:
-        return column.cast(target)
-    except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
-        return pa.nulls(len(column), target)
+    if column.type != target:
+        if not _same_kind(column.type, target):
+            return pa.nulls(len(column), target)
+        try:
+            column = column.cast(target)
+        except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
+            return pa.nulls(len(column), target)
+    return _plausible(column, field, role)
 
 
 def _same_kind(found: pa.DataType, target: pa.DataType) -> bool:

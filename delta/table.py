@@ -8,7 +8,7 @@ from deltaberg.delta.errors import InvalidDeltaRequest, NotADeltaTable, VersionN
 from deltaberg.delta.history import CommitActions, CommitSummary, commit_info_of, read_commit
 from deltaberg.delta.in_commit_timestamp import first_in_commit_timestamp, in_commit_timestamp_of
 from deltaberg.delta.log_listing import find_segment, list_log
-from deltaberg.delta.log_path import LogFile, LogFileKind, log_folder
+from deltaberg.delta.log_path import LAST_CHECKPOINT, LogFile, LogFileKind, commit_name, log_folder, parse_log_file
 from deltaberg.delta.log_segment import build_segment
 from deltaberg.delta.snapshot import Snapshot
 from deltaberg.delta.time_travel import available_commits, version_as_of
@@ -28,7 +28,11 @@ class DeltaTable:
     def open(location: str, storage: Storage) -> DeltaTable:
         """The table in a folder. Raises NotADeltaTable when the folder has no log."""
         table = DeltaTable(location, storage)
-        if next(iter(storage.list(table.log_folder)), None) is None:
+        # Listing is the last resort: the log of an old table is long.
+        usual = (LAST_CHECKPOINT, commit_name(0))
+        if not any(storage.exists(f"{table.log_folder}/{name}") for name in usual) and not any(
+            parse_log_file(file.location) for file in storage.list(table.log_folder)
+        ):
             raise NotADeltaTable(
                 f"Cannot open {location}: no Delta log found (expected {table.log_folder})", table=location
             )
