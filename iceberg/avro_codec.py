@@ -50,7 +50,7 @@ def decompress(codec: str, block: bytes | memoryview) -> bytes:
     if codec == "bzip2":
         return _stream(bz2.BZ2Decompressor, block, codec, (OSError, ValueError, EOFError))
     if codec == "xz":
-        return _stream(lzma.LZMADecompressor, block, codec, (lzma.LZMAError, EOFError, MemoryError))
+        return _stream(lambda: lzma.LZMADecompressor(lzma.FORMAT_XZ), block, codec, (lzma.LZMAError, EOFError, MemoryError))
     raise unknown_codec(codec)
 
 
@@ -110,7 +110,7 @@ def _snappy(block: bytes | memoryview) -> bytes:
         raise _too_large("snappy")
     body, crc = bytes(block[:-4]), bytes(block[-4:])
     try:
-        data = bytes(pa.Codec("snappy").decompress(body, size, asbytes=True)) if size else b""
+        data = bytes(pa.Codec("snappy").decompress(body, size, asbytes=True)) if size or len(body) != 1 else b""
     except (pa.ArrowException, OSError) as error:
         raise CorruptMetadata(f"Cannot decompress Avro block: snappy data is damaged ({error})") from error
     if zlib.crc32(data).to_bytes(4, "big") != crc:
@@ -119,6 +119,8 @@ def _snappy(block: bytes | memoryview) -> bytes:
 
 
 def _zstandard(block: bytes | memoryview) -> bytes:
+    if not block:
+        raise CorruptMetadata("Cannot decompress Avro block: zstandard data ends too early")
     parts, total = [], 0
     try:
         with pa.CompressedInputStream(pa.BufferReader(pa.py_buffer(block)), "zstd") as stream:

@@ -54,22 +54,36 @@ class RecordReader:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class UnionReader:
-    """A union. ``value`` is the branch that is read as the field's value, every other one must be null.
+class IgnoringReader:
+    """Values that are stepped over and read as null."""
 
-    ``value`` None: the union is only skipped, whatever its branches are.
-    """
+    what: str
+    inner: Reader
+    type: pa.DataType
+    longs: int = 0
+
+    def read(self, lanes: Lanes, at: Positions) -> tuple[pa.Array, Positions]:
+        return pa.nulls(len(at), self.type), self.inner.skip(lanes, at)
+
+    def skip(self, lanes: Lanes, at: Positions) -> Positions:
+        return self.inner.skip(lanes, at)
+
+    def walk(self, view: memoryview, at: int) -> int:
+        return self.inner.walk(view, at)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UnionReader:
+    """A union. ``value`` is the branch that is read as the field's value, every other one stores nothing."""
 
     what: str
     branches: tuple[Reader, ...]
-    value: int | None
+    value: int
     type: pa.DataType
     longs: int = 0
 
     def read(self, lanes: Lanes, at: Positions) -> tuple[pa.Array, Positions]:
         chosen, at = self._chosen(lanes, at)
-        if self.value is None:
-            return pa.nulls(len(at), self.type), self._skip_chosen(lanes, chosen, at)
         present = chosen == self.value
         count = int(np.count_nonzero(present))
         if count == len(at):

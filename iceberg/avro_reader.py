@@ -283,11 +283,11 @@ def _common_prefix(first: bytes, last: bytes) -> bytes:
 def _marks(lanes: Lanes, text: bytes, next_words: tuple[int, ...] | None) -> Positions:
     """Where a landmark's length prefix stands, for every place where its text may stand."""
     found = np.array([match.start() for match in re.finditer(re.escape(text), lanes.view)], dtype=np.int64)
-    found = found[found >= _LEAST]
+    found = found[found > 0]
     content = lanes.bytes
     # The bytes of a varint but the last have their top bit set, and the field before ends with a byte that has not.
-    second = content[found - 2] >= 0x80
-    third = second & (content[found - 3] >= 0x80)
+    second = (found > 1) & (content[found - 2] >= 0x80)
+    third = second & (found > 2) & (content[found - 3] >= 0x80)
     marks: Positions = found - 1 - second - third
     sizes, starts = lanes.longs(marks, "landmark")
     fits = (starts == found) & (sizes >= len(text)) & (sizes <= lanes.size - starts)

@@ -13,7 +13,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from deltaberg.iceberg.avro_nested import ItemsReader, RecordReader, UnionReader
+from deltaberg.iceberg.avro_nested import IgnoringReader, ItemsReader, RecordReader, UnionReader
 from deltaberg.iceberg.avro_schema import AvroArray, AvroMap, AvroRecord, AvroScalar, AvroType, AvroUnion
 from deltaberg.iceberg.avro_values import (
     BooleanReader,
@@ -97,7 +97,7 @@ def resolve(avro: AvroType, wanted: Type, what: str) -> Reader:
                 return _variant(avro, what)
         case UnknownType():
             # Only null can be stored; the bytes of anything else are stepped over and read as null.
-            return UnionReader(what=what, branches=(skipper(avro, what),), value=None, type=pa.null())
+            return IgnoringReader(what=what, inner=skipper(avro, what), type=pa.null())
         case _:
             if isinstance(avro, AvroScalar):
                 return _scalar(avro, wanted, what)
@@ -144,7 +144,7 @@ def skipper(avro: AvroType, what: str) -> Reader:
             return ItemsReader(what=what, item=item, type=pa.null())
         case AvroUnion():
             branches = tuple(skipper(each, what) for each in avro.branches)
-            return UnionReader(what=what, branches=branches, value=None, type=pa.null())
+            return UnionReader(what=what, branches=branches, value=0, type=pa.null())
     match avro.kind:
         case "null":
             return NullReader(what=what, type=pa.null())
@@ -163,8 +163,7 @@ def _union(avro: AvroUnion, wanted: Type, what: str) -> Reader:
     if len(values) > 1:
         raise _mismatch(avro, wanted, what)
     if not values or isinstance(wanted, UnknownType):
-        branches = tuple(skipper(each, what) for each in avro.branches)
-        return UnionReader(what=what, branches=branches, value=None, type=arrow_type(wanted))
+        return IgnoringReader(what=what, inner=skipper(avro, what), type=arrow_type(wanted))
     branches = tuple(
         resolve(each, wanted, what) if i == values[0] else NullReader(what=what, type=pa.null())
         for i, each in enumerate(avro.branches)

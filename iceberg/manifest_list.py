@@ -7,9 +7,10 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Any, Final
 
+from deltaberg.errors import error_context
 from deltaberg.iceberg.avro_container import AvroHeader, read_header
 from deltaberg.iceberg.avro_reader import read_avro
-from deltaberg.iceberg.errors import CorruptMetadata, corrupt_context
+from deltaberg.iceberg.errors import CorruptMetadata
 from deltaberg.iceberg.json_object import parse_json
 from deltaberg.iceberg.location import qualify_location, resolve_location
 from deltaberg.iceberg.partition_spec import PartitionSpec
@@ -145,7 +146,7 @@ def read_manifest_list(storage: Storage, snapshot: Snapshot, metadata: TableMeta
         return tuple(_inline(storage, path, snapshot, metadata) for path in snapshot.manifests or ())
     path = snapshot.manifest_list
     data = storage.get(path)
-    with corrupt_context(path=path):
+    with error_context(path=path):
         return parse_manifest_list(data, metadata)
 
 
@@ -171,7 +172,7 @@ def parse_manifest_list(data: bytes, metadata: TableMetadata) -> tuple[ManifestF
 
 def _inline(storage: Storage, path: str, snapshot: Snapshot, metadata: TableMetadata) -> ManifestFile:
     """A manifest that no list describes: its own header tells its spec, and all sequence numbers are 0."""
-    with corrupt_context(path=path):
+    with error_context(path=path):
         data = storage.get(path)
         header = read_header(data)
         return ManifestFile(

@@ -13,9 +13,10 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from deltaberg.errors import error_context
 from deltaberg.iceberg.content_stats import metrics_from_stats
 from deltaberg.iceberg.data_file import ADDED, DATA, DELETED, EQUALITY_DELETES, EXISTING, data_file_schema
-from deltaberg.iceberg.errors import CorruptMetadata, UnsupportedIcebergFeature, corrupt_context
+from deltaberg.iceberg.errors import CorruptMetadata, UnsupportedIcebergFeature
 from deltaberg.iceberg.location import has_scheme, qualify_location, resolve_locations
 from deltaberg.iceberg.manifest_entry import FILE_SEQUENCE_NUMBER, SEQUENCE_NUMBER
 from deltaberg.iceberg.manifest_list import COUNTS, RELATIVE_LOCATIONS, ROW_COUNTS, ManifestContent, ManifestFile
@@ -41,7 +42,7 @@ def read_manifest(storage: Storage, manifest: ManifestFile, metadata: TableMetad
             feature="encryption",
         )
     spec = metadata.spec_by_id(manifest.partition_spec_id)
-    with corrupt_context(path=manifest.manifest_path):
+    with error_context(path=manifest.manifest_path):
         source = open_manifest(storage, manifest.manifest_path, spec, metadata)
         inheritance = _Inheritance(manifest, metadata, source)
         for entries in source.entries:

@@ -14,11 +14,11 @@ from typing import Final
 import pyarrow as pa
 
 from deltaberg import __version__
+from deltaberg.errors import error_context
 from deltaberg.iceberg.errors import (
     CorruptMetadata,
     InvalidIcebergRequest,
     UnsupportedIcebergFeature,
-    corrupt_context,
 )
 from deltaberg.iceberg.json_object import JsonObject, parse_json
 from deltaberg.iceberg.puffin_codec import compress, decompress
@@ -82,7 +82,7 @@ class PuffinFile:
     @classmethod
     def open(cls, storage: Storage, location: str) -> PuffinFile:
         """Read the footer. Raises CorruptMetadata naming file and field, StorageError for a file that is not there."""
-        with corrupt_context(path=location):
+        with error_context(path=location):
             size = storage.head(location).size
             if size < _SMALLEST:
                 raise _corrupt("size", f"at least {_SMALLEST} bytes", f"{size}")
@@ -113,7 +113,7 @@ class PuffinFile:
         data = self.storage.get_range(self.location, blob.offset, blob.length)
         if blob.compression_codec is None:
             return data
-        with corrupt_context(path=self.location):
+        with error_context(path=self.location):
             return decompress(blob.compression_codec, data, f"blob at byte {blob.offset}")
 
 
