@@ -147,3 +147,98 @@ def _stats(rows: pa.Table) -> pa.Array:
     return pa.StructArray.from_arrays(
         [pa.array([rows.num_rows]), low, high, nulls], names=["num_records", "min_values", "max_values", "null_count"]
     )
+
+
+class LogFolder:
+    """The log of a table that a test writes line by line, without deltaberg's writer."""
+
+    SCHEMA = (
+        '{"type":"struct","fields":[{"name":"id","type":"long","nullable":true,"metadata":{}},'
+        '{"name":"p","type":"string","nullable":true,"metadata":{}}]}'
+    )
+
+    def __init__(self, root: Path) -> None:
+        self.root = root
+        self.folder = root / "_delta_log"
+        self.folder.mkdir(parents=True)
+
+    def commit(self, version: int, *actions: Mapping[str, object] | str) -> Path:
+        """Write ``N.json``; an action is an object or a line as it is."""
+        lines = [action if isinstance(action, str) else json.dumps(action) for action in actions]
+        return self.write(f"{version:020d}.json", "".join(f"{line}\n" for line in lines))
+
+    def write(self, name: str, content: str | bytes) -> Path:
+        path = self.folder / name
+        path.parent.mkdir(exist_ok=True)
+        path.write_bytes(content.encode() if isinstance(content, str) else content)
+        return path
+
+    def create(self, *actions: Mapping[str, object] | str, **metadata: object) -> None:
+        """Write ``0.json`` with a protocol and a metaData action before the given ones."""
+        self.commit(0, self.protocol(), self.metadata(**metadata), *actions)
+
+    def checkpoint(self, version: int, *actions: Mapping[str, object], name: str | None = None) -> Path:
+        """Write actions as a Parquet checkpoint, one row each; maps as the protocol has them."""
+        types = {
+            "add": [
+                ("partitionValues", pa.map_(pa.string(), pa.string())),
+                ("tags", pa.map_(pa.string(), pa.string())),
+            ],
+            "remove": [("partitionValues", pa.map_(pa.string(), pa.string()))],
+            "metaData": [("configuration", pa.map_(pa.string(), pa.string()))],
+        }
+        columns = {}
+        for kind in dict.fromkeys(kind for action in actions for kind in action):
+            bodies = [action.get(kind) for action in actions]
+            inferred = pa.array(bodies).type
+            fields = {field.name: field.type for field in inferred}
+            fields.update((key, target) for key, target in types.get(kind, ()) if key in fields)
+            rows = [
+                None
+                if body is None
+                else {
+                    k: list(v.items()) if isinstance(v, dict) and k in dict(types.get(kind, ())) else v
+                    for k, v in body.items()
+                }
+                for body in bodies
+            ]
+            columns[kind] = pa.array(rows, pa.struct(list(fields.items())))
+        path = self.folder / (name or f"{version:020d}.checkpoint.parquet")
+        path.parent.mkdir(exist_ok=True)
+        pq.write_table(pa.table(columns), path)
+        return path
+
+    @staticmethod
+    def protocol(reader: int = 1, writer: int = 2, **features: list[str]) -> dict[str, object]:
+        return {"protocol": {"minReaderVersion": reader, "minWriterVersion": writer, **features}}
+
+    @classmethod
+    def metadata(cls, **changes: object) -> dict[str, object]:
+        body: dict[str, object] = {
+            "id": "11111111-2222-3333-4444-555555555555",
+            "format": {"provider": "parquet", "options": {}},
+            "schemaString": cls.SCHEMA,
+            "partitionColumns": [],
+            "configuration": {},
+        }
+        return {"metaData": {**body, **changes}}
+
+    @staticmethod
+    def add(path: str, **changes: object) -> dict[str, object]:
+        body = {"path": path, "partitionValues": {}, "size": 10, "modificationTime": 1, "dataChange": True}
+        return {"add": {**body, **changes}}
+
+    @staticmethod
+    def remove(path: str, **changes: object) -> dict[str, object]:
+        return {"remove": {"path": path, "deletionTimestamp": 1, "dataChange": True, **changes}}
+
+    @staticmethod
+    def vector(name: str = "a", offset: int | None = 1, cardinality: int = 2) -> dict[str, object]:
+        body: dict[str, object] = {"storageType": "u", "pathOrInlineDv": f"{name:a>20}", "sizeInBytes": 34}
+        return {**body, "cardinality": cardinality, **({} if offset is None else {"offset": offset})}
+
+
+@pytest.fixture
+def log(tmp_path: Path) -> LogFolder:
+    """An empty log; ``log.create(...)``, ``log.commit(1, log.add("f"))``, ``log.checkpoint(...)`` fill it."""
+    return LogFolder(tmp_path / "logged")
