@@ -18,7 +18,6 @@ import pyarrow.compute as pc
 
 from deltaberg.datafile import DataFileError, FileField, ParquetSource, ReadField
 from deltaberg.datafile.file_schema import has_field_ids, walk
-from deltaberg.datafile.parquet_schema import two_level_lists
 from deltaberg.storage import Storage
 
 ONE_BY_ONE = 256
@@ -56,13 +55,13 @@ class FileFacts:
 def read_facts(storage: Storage, location: str) -> FileFacts:
     """The facts of one Parquet file. Raises DataFileError, StorageError."""
     with ParquetSource(storage, location) as source:
-        schema = source.metadata.schema
-        stored = [leaf for leaf in range(len(schema)) if schema.column(leaf).physical_type == "INT96"]
+        leaves = enumerate(source.footer.schema.leaves())
+        stored = [number for number, (leaf, _) in leaves if leaf.physical_type == "INT96"]
         return FileFacts(
             format="parquet",
             fields=tuple(_with_instants(each, frozenset(stored)) for each in source.fields),
             int96=frozenset(stored),
-            two_level_lists=two_level_lists(source.fields, schema),
+            two_level_lists=tuple(source.footer.schema.two_level_lists()),
         )
 
 

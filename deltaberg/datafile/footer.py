@@ -4,17 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from dataclasses import field as dataclass_field
 from typing import Any
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 import pyarrow.types as pt
 
-from deltaberg.datafile.errors import DataFileError
-from deltaberg.datafile.file_schema import FileField, file_fields, has_field_ids, is_list
-from deltaberg.datafile.parquet import parquet_errors, row_counts
-from deltaberg.datafile.parquet_schema import calendars, two_level_lists
+from deltaberg.datafile.file_schema import FileField, has_field_ids, is_list
+from deltaberg.datafile.parquet import parquet_errors
+from deltaberg.datafile.parquet_footer import UNKNOWN, ParquetFooter, SchemaNode, read_footer
+from deltaberg.datafile.parquet_schema import calendars, parquet_fields
 from deltaberg.storage import Storage
 
 FOOTER_SCHEMA = pa.schema(
@@ -100,36 +100,35 @@ class Footers:
 class _Layouts:
     """The distinct layouts met so far."""
 
-    numbers: dict[Any, int] = field(default_factory=dict)
-    layouts: list[FooterLayout] = field(default_factory=list)
+    numbers: dict[Any, int] = dataclass_field(default_factory=dict)
+    layouts: list[FooterLayout] = dataclass_field(default_factory=list)
 
-    def number(self, schema: Any) -> int:
-        arrow = schema.to_arrow_schema()
-        paths = tuple((column.path, column.physical_type) for column in map(schema.column, range(len(schema))))
-        key = (arrow.remove_metadata().serialize().to_pybytes(), paths)
+    def number(self, footer: ParquetFooter) -> int:
+        arrow = footer.metadata.schema.to_arrow_schema()
+        key = (arrow.remove_metadata().serialize().to_pybytes(), footer.schema)
         found = self.numbers.get(key)
         if found is None:
             found = self.numbers[key] = len(self.layouts)
-            self.layouts.append(_layout(schema, arrow))
+            self.layouts.append(_layout(footer, arrow))
         return found
 
 
 def footer_facts(storage: Storage, location: str) -> FooterFacts:
     """Read one footer. Raises DataFileError naming the file."""
-    metadata = _read(storage, location)
+    footer = _read(storage, location)
     with parquet_errors(location):
         layouts = _Layouts()
-        layouts.number(metadata.schema)
-        datetime, int96 = calendars(metadata.metadata or {})
+        layouts.number(footer)
+        datetime, int96 = calendars(footer.key_values)
         return FooterFacts(
             location=location,
-            num_rows=metadata.num_rows,
+            num_rows=footer.num_rows,
             layout=layouts.layouts[0],
-            null_counts=tuple(_null_counts(metadata)),
+            null_counts=tuple(_null_counts(footer)),
             legacy_datetime=datetime is not None,
             legacy_int96=int96 is not None,
-            created_by=metadata.created_by,
-            key_values=metadata.metadata or {},
+            created_by=footer.created_by,
+            key_values=footer.key_values,
         )
 
 
@@ -142,24 +141,24 @@ def read_footers(storage: Storage, locations: Sequence[str], *, threads: int | N
     if threads is None:
         threads = 16 if locations and not storage.resolve(locations[0]).startswith("/") else 1
     columns: dict[str, list[Any]] = {name: [] for name in FOOTER_SCHEMA.names}
-    for location, metadata in zip(locations, _read_all(storage, locations, threads), strict=True):
+    for location, footer in zip(locations, _read_all(storage, locations, threads), strict=True):
         with parquet_errors(location):
-            datetime, int96 = calendars(metadata.metadata or {})
+            datetime, int96 = calendars(footer.key_values)
             row = (
                 location,
-                metadata.num_rows,
-                layouts.number(metadata.schema),
-                _null_counts(metadata),
+                footer.num_rows,
+                layouts.number(footer),
+                _null_counts(footer),
                 datetime is not None,
                 int96 is not None,
-                metadata.created_by,
+                footer.created_by,
             )
         for name, value in zip(FOOTER_SCHEMA.names, row, strict=True):
             columns[name].append(value)
     return Footers(files=pa.RecordBatch.from_pydict(columns, FOOTER_SCHEMA), layouts=tuple(layouts.layouts))
 
 
-def _read_all(storage: Storage, locations: Sequence[str], threads: int) -> Iterable[pq.FileMetaData]:
+def _read_all(storage: Storage, locations: Sequence[str], threads: int) -> Iterable[ParquetFooter]:
     if threads <= 1 or len(locations) < 2:
         yield from (_read(storage, location) for location in locations)
         return
@@ -169,56 +168,50 @@ def _read_all(storage: Storage, locations: Sequence[str], threads: int) -> Itera
             yield from pool.map(lambda location: _read(storage, location), locations[start : start + window])
 
 
-def _read(storage: Storage, location: str) -> pq.FileMetaData:
+def _read(storage: Storage, location: str) -> ParquetFooter:
     with storage.open(location) as file, parquet_errors(location):
-        metadata = pq.read_metadata(file)
-        row_counts(metadata)
-        return metadata
+        return read_footer(file)
 
 
-def _null_counts(metadata: Any) -> list[int | None]:
-    totals: list[int | None] = [0] * metadata.num_columns
-    for index in range(metadata.num_row_groups):
-        group = metadata.row_group(index)
-        for leaf, total in enumerate(totals):
-            statistics = group.column(leaf).statistics
-            known = total is not None and statistics is not None and statistics.has_null_count
-            totals[leaf] = total + statistics.null_count if known and total is not None else None
-    return totals
+def _null_counts(footer: ParquetFooter) -> list[int | None]:
+    unknown = (footer.null_counts == UNKNOWN).any(axis=0).tolist()
+    totals = footer.null_counts.sum(axis=0).tolist()
+    return [None if missing else total for total, missing in zip(totals, unknown, strict=True)]
 
 
-def _layout(schema: Any, arrow: pa.Schema) -> FooterLayout:
-    fields = file_fields(arrow)
-    if (fields[-1].last_leaf if fields else 0) != len(schema):
-        raise DataFileError(f"Cannot read the file: its schema has {len(schema)} columns that do not form a tree")
+def _layout(footer: ParquetFooter, arrow: pa.Schema) -> FooterLayout:
+    fields = parquet_fields(footer, arrow, rebase_calendar=False)
+    nodes = tuple(footer.schema.leaves())
     leaves: list[Leaf] = []
     for top in fields:
-        _collect(top, (top.name,), False, schema, leaves)
+        _collect(top, (top.name,), nodes, leaves)
     return FooterLayout(
         fields=fields,
         leaves=tuple(leaves),
-        two_level_lists=two_level_lists(fields, schema),
+        two_level_lists=tuple(footer.schema.two_level_lists()),
         has_field_ids=has_field_ids(fields),
     )
 
 
-def _collect(node: FileField, path: tuple[str, ...], repeated: bool, schema: Any, leaves: list[Leaf]) -> None:
-    if not node.children:
+def _collect(
+    field: FileField, path: tuple[str, ...], nodes: Sequence[tuple[SchemaNode, bool]], leaves: list[Leaf]
+) -> None:
+    if not field.children:
+        node, repeated = nodes[field.first_leaf]
         leaves.append(
             Leaf(
                 path=path,
-                type=node.type,
-                field_id=node.field_id,
-                physical_type=schema.column(node.first_leaf).physical_type,
+                type=field.type,
+                field_id=field.field_id,
+                physical_type=node.physical_type or "",
                 repeated=repeated,
             )
         )
         return
-    names = tuple(child.name for child in node.children)
-    if pt.is_map(node.type):
+    names = tuple(child.name for child in field.children)
+    if pt.is_map(field.type):
         names = ("key", "value")
-    elif is_list(node.type):
+    elif is_list(field.type):
         names = ("element",)
-    below = repeated or not pt.is_struct(node.type)
-    for child, name in zip(node.children, names, strict=True):
-        _collect(child, (*path, name), below, schema, leaves)
+    for child, name in zip(field.children, names, strict=True):
+        _collect(child, (*path, name), nodes, leaves)

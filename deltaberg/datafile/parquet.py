@@ -13,6 +13,7 @@ import pyarrow.parquet as pq
 
 from deltaberg.datafile.errors import DataFileError
 from deltaberg.datafile.file_schema import FileField, MappedField
+from deltaberg.datafile.parquet_footer import read_footer
 from deltaberg.datafile.parquet_schema import parquet_fields
 from deltaberg.datafile.projection import Match, Projection, ReadField
 from deltaberg.errors import error_context
@@ -20,6 +21,7 @@ from deltaberg.storage import Storage
 
 POSITION_COLUMN = "_pos"
 _BATCH_BYTES = 64 << 20
+_BUFFER_BYTES = 1 << 20
 
 
 class ParquetSource:
@@ -38,34 +40,35 @@ class ParquetSource:
         self._input = storage.open(location)
         try:
             with parquet_errors(location):
+                self.footer = read_footer(self._input)
                 self._file = pq.ParquetFile(
                     self._input,
+                    metadata=self.footer.metadata,
+                    buffer_size=_BUFFER_BYTES,
                     pre_buffer=isinstance(self._input, pa.PythonFile),
                     coerce_int96_timestamp_unit="us",
                     arrow_extensions_enabled=False,
                 )
-                self.metadata: pq.FileMetaData = self._file.metadata
                 self.fields: tuple[FileField, ...] = parquet_fields(
-                    self._file.schema, self._file.schema_arrow, self.key_values if rebase_calendar else {}
+                    self.footer, self._file.schema_arrow, rebase_calendar=rebase_calendar
                 )
-                self._rows = row_counts(self.metadata)
         except BaseException:
             self.close()
             raise
 
     @property
     def num_rows(self) -> int:
-        return int(self._rows.sum())
+        return self.footer.num_rows
 
     @property
     def row_group_rows(self) -> tuple[int, ...]:
         """Rows of each row group."""
-        return tuple(self._rows.tolist())
+        return tuple(self.footer.row_group_rows.tolist())
 
     @property
     def key_values(self) -> Mapping[bytes, bytes]:
         """The footer's key-value metadata."""
-        return self.metadata.metadata or {}
+        return self.footer.key_values
 
     def iter_batches(
         self,
@@ -84,10 +87,10 @@ class ParquetSource:
         """
         with parquet_errors(self.location):
             projection = Projection(self.fields, fields, match=match, name_mapping=name_mapping)
-        starts = np.concatenate(([0], np.cumsum(self._rows)))
-        groups = range(len(self._rows)) if row_groups is None else row_groups
+        starts = np.concatenate(([0], np.cumsum(self.footer.row_group_rows)))
+        groups = range(len(self.footer.row_group_rows)) if row_groups is None else row_groups
         rows = self._batch_rows(projection, batch_size)
-        for run in _runs(groups, self._rows, rows):
+        for run in _runs(groups, self.footer.row_group_rows, rows):
             at = int(starts[run[0]])
             end = int(starts[run[-1] + 1])
             for batch in self._read(run, projection, rows, end - at):
@@ -101,14 +104,22 @@ class ParquetSource:
                     yield result
 
     def _batch_rows(self, projection: Projection, batch_size: int) -> int:
-        """Fewer rows where they are long, so that a batch stays near 64 MiB."""
-        total: int = sum(
-            max(0, self.metadata.row_group(group).column(leaf).total_uncompressed_size)
-            for group in range(len(self._rows))
-            for leaf in projection.leaves
-        )
+        """Fewer rows where they are long, so that a batch stays near 64 MiB. Checks the footer's counts on the way."""
+        footer = self.footer
+        repeated = np.array([repeats for _, repeats in footer.schema.leaves()], np.bool_)
+        leaves = np.array(projection.leaves or (0,) * bool(len(repeated)), np.int64)
+        flat = leaves[~repeated[leaves]]
+        wrong = np.argwhere(footer.value_counts[:, flat] != footer.row_group_rows[:, None])
+        if len(wrong):
+            group, leaf = int(wrong[0][0]), int(flat[wrong[0][1]])
+            raise DataFileError(
+                f"Cannot read {self.location}: leaf column {leaf} of row group {group} has "
+                f"{footer.value_counts[group, leaf]} values (expected {footer.row_group_rows[group]})",
+                path=self.location,
+            )
+        total = sum(footer.uncompressed_sizes[:, leaves].sum(axis=1).tolist())
         width = total // max(1, self.num_rows)
-        return max(1, min(batch_size, int(_BATCH_BYTES // max(1, width))))
+        return int(max(1, min(batch_size, _BATCH_BYTES // max(1, width))))
 
     def _read(self, run: list[int], projection: Projection, rows: int, expected: int) -> Iterator[pa.RecordBatch]:
         if not projection.leaves:
@@ -145,16 +156,6 @@ class ParquetSource:
 
 def _columnless(rows: int) -> pa.RecordBatch:
     return pa.RecordBatch.from_struct_array(pa.array([{}] * rows, pa.struct([])))
-
-
-def row_counts(metadata: Any) -> np.ndarray[Any, np.dtype[np.int64]]:
-    """Rows of each row group. Raises DataFileError when the footer contradicts itself."""
-    rows = np.array([metadata.row_group(group).num_rows for group in range(metadata.num_row_groups)], np.int64)
-    if (rows < 0).any() or int(rows.sum()) != metadata.num_rows:
-        raise DataFileError(
-            f"Cannot read the file: its row groups have {rows.tolist()[:5]} rows (expected {metadata.num_rows} in all)"
-        )
-    return rows
 
 
 def _runs(groups: Sequence[int], counts: np.ndarray[Any, np.dtype[np.int64]], rows: int) -> Iterator[list[int]]:

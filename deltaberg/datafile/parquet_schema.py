@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Any
 
 import pyarrow as pa
 import pyarrow.types as pt
 
 from deltaberg.datafile.errors import DataFileError
-from deltaberg.datafile.file_schema import FileField, file_fields, is_list
+from deltaberg.datafile.file_schema import FileField, file_fields
 from deltaberg.datafile.hybrid_calendar import HybridCalendar
+from deltaberg.datafile.parquet_footer import ParquetFooter, SchemaNode
 
 SPARK_VERSION = b"org.apache.spark.version"
 SPARK_TIMEZONE = b"org.apache.spark.timeZone"
@@ -19,20 +19,20 @@ LEGACY_DATETIME = b"org.apache.spark.legacyDateTime"
 LEGACY_INT96 = b"org.apache.spark.legacyINT96"
 
 
-def parquet_fields(schema: Any, arrow_schema: pa.Schema, key_values: Mapping[bytes, bytes]) -> tuple[FileField, ...]:
+def parquet_fields(footer: ParquetFooter, arrow_schema: pa.Schema, *, rebase_calendar: bool) -> tuple[FileField, ...]:
     """The columns of a file as a tree whose leaves are Parquet's, with the calendar that each was written in.
 
-    ``schema`` is pyarrow's ParquetSchema, ``key_values`` the footer's metadata. Raises DataFileError where the two
-    schemas do not have the same leaves or the writer's time zone is unknown.
+    Raises DataFileError where the two schemas do not have the same leaves or the writer's time zone is unknown.
     """
     fields = file_fields(arrow_schema)
-    leaves = fields[-1].last_leaf if fields else 0
-    if leaves != len(schema):
-        raise DataFileError(f"Cannot read the file: its schema has {len(schema)} columns (expected {leaves})")
-    datetime, int96 = calendars(key_values)
+    leaves = tuple(leaf for leaf, _ in footer.schema.leaves())
+    found = fields[-1].last_leaf if fields else 0
+    if found != len(leaves):
+        raise DataFileError(f"Cannot read the file: its schema makes {found} columns (expected {len(leaves)})")
+    datetime, int96 = calendars(footer.key_values) if rebase_calendar else (None, None)
     if datetime is None and int96 is None:
         return fields
-    return tuple(_with_calendar(field, schema, datetime, int96) for field in fields)
+    return tuple(_with_calendar(field, leaves, datetime, int96) for field in fields)
 
 
 def calendars(key_values: Mapping[bytes, bytes]) -> tuple[HybridCalendar | None, HybridCalendar | None]:
@@ -71,51 +71,12 @@ def _version(text: bytes | None) -> tuple[int, int] | None:
 
 
 def _with_calendar(
-    field: FileField, schema: Any, datetime: HybridCalendar | None, int96: HybridCalendar | None
+    field: FileField, leaves: Sequence[SchemaNode], datetime: HybridCalendar | None, int96: HybridCalendar | None
 ) -> FileField:
     if field.children:
-        below = tuple(_with_calendar(child, schema, datetime, int96) for child in field.children)
+        below = tuple(_with_calendar(child, leaves, datetime, int96) for child in field.children)
         return replace(field, children=below)
     if pt.is_temporal(field.type):
-        stored_int96 = schema.column(field.first_leaf).physical_type == "INT96"
+        stored_int96 = leaves[field.first_leaf].physical_type == "INT96"
         return replace(field, calendar=int96 if stored_int96 else datetime)
     return field
-
-
-def two_level_lists(fields: Sequence[FileField], schema: Any) -> tuple[str, ...]:
-    """Dotted names of the lists whose repeated group is the element itself (Parquet's backward-compatible form)."""
-    found: list[str] = []
-    for field in fields:
-        _agrees(field, schema, _width(field), field.name, found)
-    return tuple(found)
-
-
-def _agrees(field: FileField, schema: Any, depth: int, name: str, found: list[str]) -> bool:
-    """Whether the paths of the leaves below ``field`` agree with its own being ``depth`` parts long.
-
-    Arrow does not say whether a list has its own repeated group, so both forms are tried: three-level lists first,
-    then two-level ones, then repeated fields without any group.
-    """
-    if not field.children:
-        return str(schema.column(field.first_leaf).path).count(".") + 1 == depth
-    if is_list(field.type):
-        (element,) = field.children
-        for levels in (2, 1, 0):
-            below: list[str] = []
-            if _agrees(
-                element, schema, depth + (levels + _width(element) - 1 if levels else 0), f"{name}.element", below
-            ):
-                found.extend([name] * (levels < 2) + below)
-                return True
-        return False
-    levels = 1 if pt.is_map(field.type) else 0
-    names = ("key", "value") if levels else tuple(child.name for child in field.children)
-    return all(
-        _agrees(child, schema, depth + levels + _width(child), f"{name}.{part}", found)
-        for child, part in zip(field.children, names, strict=True)
-    )
-
-
-def _width(field: FileField) -> int:
-    """Parts that a name takes in a dotted path: names may hold dots themselves."""
-    return field.name.count(".") + 1
