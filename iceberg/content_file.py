@@ -9,6 +9,7 @@ from types import TracebackType
 import numpy as np
 import pyarrow as pa
 
+from deltaberg.datafile.errors import DataFileError
 from deltaberg.datafile.file_schema import FileField, MappedField, file_fields, has_field_ids, walk, with_name_mapping
 from deltaberg.datafile.parquet import POSITION_COLUMN, ParquetSource
 from deltaberg.datafile.projection import Projection, ReadField
@@ -149,6 +150,10 @@ def _from_avro(
     wanted: tuple[ReadField, ...],
     mapping: tuple[MappedField, ...] | None,
 ) -> Iterator[pa.RecordBatch]:
+    if wanted and not source.held_field_ids(mapping):
+        raise DataFileError(
+            "Cannot read the file: it has no field ids (expected ids in its Avro schema, or a name mapping in the table)"
+        )
     projection: Projection | None = None
     for batch in source.iter_batches(fields, name_mapping=mapping):
         if projection is None:

@@ -9,8 +9,11 @@ from deltaberg.bitmap import FRAME_BYTES, CorruptBitmap, PositionBitmap, unframe
 from deltaberg.iceberg.content_file import refuse_encrypted
 from deltaberg.iceberg.delete_index import DeleteIndex, DeleteMatches, Scope
 from deltaberg.iceberg.errors import CorruptMetadata
+from deltaberg.iceberg.location import qualify_location, resolve_location
+from deltaberg.iceberg.puffin import DELETION_VECTOR, MAGIC, Blob, PuffinFile
 from deltaberg.storage.protocol import Storage
 
+_KEPT_FOOTERS = 16
 _READ_COLUMNS = [
     "file_path",
     "key_metadata",
@@ -33,11 +36,13 @@ class VectorPlace:
 
 
 class DeletionVectors:
-    """The deletion vectors of a snapshot."""
+    """The deletion vectors of a snapshot; ``table_location`` completes relative locations (version 4)."""
 
-    def __init__(self, storage: Storage, index: DeleteIndex) -> None:
+    def __init__(self, storage: Storage, table_location: str, index: DeleteIndex) -> None:
         self._storage = storage
+        self._table_location = table_location
         self._index = index
+        self._footers: dict[str, dict[int, Blob] | None] = {}
 
     def place(self, matches: DeleteMatches, row: int) -> VectorPlace | None:
         """The vector of the data file in a row of a matched batch. UnsupportedIcebergFeature when it is encrypted."""
@@ -55,8 +60,48 @@ class DeletionVectors:
         )
 
     def read(self, place: VectorPlace) -> PositionBitmap:
-        """The deleted positions. CorruptMetadata when length, magic, checksum, cardinality or owner do not agree."""
+        """The deleted positions.
+
+        Raises CorruptMetadata when length, magic, checksum or cardinality do not agree with the manifest entry, or the
+        Puffin footer says that the blob is another or belongs to another data file.
+        """
+        self._check_footer(place)
         return read_deletion_vector(self._storage, place)
+
+    def _check_footer(self, place: VectorPlace) -> None:
+        blobs = self._blobs(place.location)
+        if blobs is None:
+            return
+        blob = blobs.get(place.offset)
+        if blob is None or blob.length != place.size or blob.type != DELETION_VECTOR:
+            found = "none" if blob is None else f"{blob.type} of {blob.length} bytes"
+            raise _corrupt(
+                place, "content_offset", f"the footer has no such blob (expected {place.size} bytes, found {found})"
+            )
+        if blob.compression_codec is not None:
+            raise _corrupt(place, "compression-codec", "the footer says that it is compressed, which no vector may be")
+        owner = blob.properties.get("referenced-data-file")
+        # The manifest entry is what counts; the property is only ever a second witness.
+        if owner is not None and place.referenced_data_file not in (
+            owner,
+            resolve_location(self._table_location, owner),
+            qualify_location(self._table_location, owner),
+        ):
+            raise _corrupt(place, "referenced-data-file", f"the footer says that it belongs to {owner}")
+
+    def _blobs(self, location: str) -> dict[int, Blob] | None:
+        """The blobs of a Puffin file by offset. None for a file that only holds bare vectors.
+
+        Released writers (Delta's UniForm, early DuckDB) left such files, and Iceberg's own reader takes them: it never
+        opens the footer. The blob itself says its length, its checksum and its cardinality.
+        """
+        if location not in self._footers:
+            if len(self._footers) >= _KEPT_FOOTERS:
+                self._footers.pop(next(iter(self._footers)))
+            is_puffin = self._storage.get_range(location, 0, len(MAGIC)) == MAGIC
+            blobs = PuffinFile.open(self._storage, location).blobs if is_puffin else ()
+            self._footers[location] = {blob.offset: blob for blob in blobs} if is_puffin else None
+        return self._footers[location]
 
 
 def read_deletion_vector(storage: Storage, place: VectorPlace) -> PositionBitmap:

@@ -106,16 +106,13 @@ class EqualityFilter:
 class EqualityDeletes:
     """The equality deletes of a snapshot, read when the first data file needs them.
 
-    Recently used scopes stay in memory up to ``cached_keys`` keys; the scope in use always fits.
+    Recently used scopes stay in memory, up to a number of keys; the scope in use always fits.
     """
 
-    def __init__(
-        self, storage: Storage, metadata: TableMetadata, index: DeleteIndex, *, cached_keys: int = _CACHED_KEYS
-    ) -> None:
+    def __init__(self, storage: Storage, metadata: TableMetadata, index: DeleteIndex) -> None:
         self._storage = storage
         self._metadata = metadata
         self._index = index
-        self._cached_keys = cached_keys
         self._columns: dict[tuple[int, ...], DeleteColumns] = {}
         self._scopes: dict[tuple[Scope, int], dict[tuple[int, ...], KeySet]] = {}
 
@@ -137,10 +134,7 @@ class EqualityDeletes:
         if sets is None:
             sets = self._load(self._index.entries(scope).slice(start, stop - start))
             held = sum(map(len, sets.values()))
-            while (
-                self._scopes
-                and held + sum(len(k) for s in self._scopes.values() for k in s.values()) > self._cached_keys
-            ):
+            while self._scopes and held + sum(len(k) for s in self._scopes.values() for k in s.values()) > _CACHED_KEYS:
                 self._scopes.pop(next(iter(self._scopes)))
         self._scopes[key] = sets
         return sets

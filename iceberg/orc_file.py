@@ -20,6 +20,7 @@ from pyarrow import orc
 from deltaberg.datafile.errors import DataFileError
 from deltaberg.iceberg.errors import UnsupportedIcebergFeature
 from deltaberg.iceberg.orc_integers import decode_integers
+from deltaberg.iceberg.orc_stripe_check import check_stripe
 from deltaberg.iceberg.orc_tail import (
     OrcKind,
     OrcStream,
@@ -110,13 +111,14 @@ class OrcFile:
     def _stripe(
         self, reader: orc.ORCFile, index: int, stripe: OrcStripe, chosen: list[int], schema: pa.Schema
     ) -> pa.RecordBatch:
+        footer = read_stripe_footer(self._file, self._tail, stripe, self.location)
         try:
+            check_stripe(self._file, self._tail, stripe, footer, chosen, self.location)
             batch = reader.read_stripe(index, columns=[str(column) for column in chosen])
         except (pa.ArrowException, OSError, ValueError) as error:
             raise self._corrupt(f"stripe {index}: {error}") from error
         if batch.num_rows != stripe.row_count:
             raise self._corrupt(f"stripe {index} has {batch.num_rows} rows, the footer says {stripe.row_count}")
-        footer = read_stripe_footer(self._file, self._tail, stripe, self.location)
         assembly = _StripeColumns(self._file, self._tail, footer, self.location)
         try:
             arrays = [
@@ -229,16 +231,13 @@ class _StripeColumns:
         return pa.array(values, mask=~valid).view(to)
 
     def _nanoseconds(self, column: int, count: int) -> npt.NDArray[np.int64]:
-        place = next(
-            (s for s in self._footer.streams if s.column == column and s.kind == OrcStream.SECONDARY),
-            None,
-        )
+        place = self._footer.stream(column, OrcStream.SECONDARY)
         if place is None:
             if count:
                 raise ValueError(f"timestamp column {column} has no SECONDARY stream")
             return np.zeros(0, dtype=np.int64)
         data = read_stream(self._file, self._tail, place, self._location)
-        packed = decode_integers(data, count, signed=False, version_2=place.run_length_v2)
+        packed = decode_integers(data, count, signed=False, version_2=self._footer.encodings[column].run_length_v2)
         # The low three bits say how many trailing zeros (less one) were cut off.
         nanos: npt.NDArray[np.int64] = (packed >> 3) * _POWERS_OF_TEN[packed & 7]
         # The C++ writer leaves negative nanoseconds before 1970, with seconds rounded towards zero.

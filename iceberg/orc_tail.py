@@ -6,7 +6,6 @@ the PostScript are compressed in chunks. Only the fields that reading a file by 
 
 from __future__ import annotations
 
-import zlib
 from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import IntEnum
@@ -14,6 +13,7 @@ from enum import IntEnum
 import pyarrow as pa
 
 from deltaberg.datafile.errors import DataFileError
+from deltaberg.iceberg.orc_compression import compress_footer, decompress
 
 
 class OrcKind(IntEnum):
@@ -47,6 +47,8 @@ class OrcStream(IntEnum):
 
     PRESENT = 0
     DATA = 1
+    LENGTH = 2
+    DICTIONARY_DATA = 3
     SECONDARY = 5
 
 
@@ -73,19 +75,33 @@ class OrcStripe:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OrcStreamPlace:
-    """Where one stream of one column stands in the file; ``run_length_v2`` says how its integers are packed."""
+    """Where one stream of one column stands in the file."""
 
     kind: int
     column: int
     offset: int
     length: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OrcEncoding:
+    """How one column is encoded in a stripe: ``run_length_v2`` for its integers, ``dictionary_size`` None without one."""
+
     run_length_v2: bool
+    dictionary_size: int | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StripeFooter:
+    """``encodings`` by column id."""
+
     streams: tuple[OrcStreamPlace, ...]
+    encodings: tuple[OrcEncoding, ...]
     writer_timezone: str
+
+    def stream(self, column: int, kind: OrcStream) -> OrcStreamPlace | None:
+        """The stream of a kind of a column; None where it has none."""
+        return next((each for each in self.streams if each.column == column and each.kind == kind), None)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -104,10 +120,6 @@ class OrcTail:
 
 _TAIL_GUESS = 1 << 16
 _WIRE_VARINT, _WIRE_64, _WIRE_BYTES, _WIRE_32 = 0, 1, 2, 5
-_CODECS = {2: "snappy", 4: "lz4", 5: "zstd", 6: "brotli"}
-_LZ4_FRAME_HEADER = bytes.fromhex("04224d18607073")
-_NONE, _ZLIB = 0, 1
-_LONGEST_TAIL = 1 << 30
 
 
 def read_tail(file: pa.NativeFile, size: int, location: str) -> OrcTail:
@@ -172,14 +184,14 @@ def read_stripe_footer(file: pa.NativeFile, tail: OrcTail, stripe: OrcStripe, lo
         _read_at(file, offset, stripe.footer_length, location), tail.compression, tail.block_size, location
     )
     lengths: list[tuple[int, int, int]] = []
-    encodings: list[int] = []
+    encodings: list[OrcEncoding] = []
     zone = ""
     for number, value in _fields(raw, location, "StripeFooter"):
         if number == 1:
             stream = dict(_fields(_bytes(value, location), location, "Stream"))
             lengths.append((_int(stream.get(1, 0)), _int(stream.get(2, 0)), _int(stream.get(3, 0))))
         elif number == 2:
-            encodings.append(_int(dict(_fields(_bytes(value, location), location, "ColumnEncoding")).get(1, 0)))
+            encodings.append(_encoding(_bytes(value, location), location))
         elif number == 3:
             zone = _text(_bytes(value, location), location)
     places = []
@@ -187,46 +199,16 @@ def read_stripe_footer(file: pa.NativeFile, tail: OrcTail, stripe: OrcStripe, lo
     for kind, column, length in lengths:
         if column >= len(tail.types) or at + length > offset:
             raise _corrupt(location, f"stream {kind} of column {column} runs out of the stripe at {stripe.offset}")
-        encoding = encodings[column] if column < len(encodings) else 0
-        places.append(
-            OrcStreamPlace(kind=kind, column=column, offset=at, length=length, run_length_v2=encoding in {2, 3})
-        )
+        places.append(OrcStreamPlace(kind=kind, column=column, offset=at, length=length))
         at += length
-    return StripeFooter(streams=tuple(places), writer_timezone=zone)
+    if len(encodings) != len(tail.types):
+        raise _corrupt(location, f"a stripe has {len(encodings)} column encodings (expected {len(tail.types)})")
+    return StripeFooter(streams=tuple(places), encodings=tuple(encodings), writer_timezone=zone)
 
 
 def read_stream(file: pa.NativeFile, tail: OrcTail, place: OrcStreamPlace, location: str) -> bytes:
     """The uncompressed bytes of one stream."""
     return decompress(_read_at(file, place.offset, place.length, location), tail.compression, tail.block_size, location)
-
-
-def decompress(packed: bytes, compression: int, block_size: int, location: str) -> bytes:
-    """Undo ORC's chunking: a three-byte little-endian header says the length and whether the chunk is stored as is."""
-    if compression == _NONE:
-        return packed
-    out = []
-    at, end = 0, len(packed)
-    while at < end:
-        if at + 3 > end:
-            raise _corrupt(location, "a compressed chunk has no header")
-        header = int.from_bytes(packed[at : at + 3], "little")
-        at += 3
-        length = header >> 1
-        if at + length > end:
-            raise _corrupt(location, f"a compressed chunk of {length} bytes is cut short")
-        chunk = packed[at : at + length]
-        at += length
-        out.append(chunk if header & 1 else _inflate(chunk, compression, block_size, location))
-    return b"".join(out)
-
-
-def compress_footer(raw: bytes, compression: int, block_size: int) -> bytes:
-    """A message as stored (not deflated) chunks, which every reader of a compressed file accepts."""
-    if compression == _NONE:
-        return raw
-    step = max(1, min(block_size, 1 << 22))
-    chunks = [raw[at : at + step] for at in range(0, len(raw), step)]
-    return b"".join((len(chunk) << 1 | 1).to_bytes(3, "little") + chunk for chunk in chunks)
 
 
 def rewritten_tail(tail: OrcTail, types: tuple[bytes, ...]) -> bytes:
@@ -314,6 +296,14 @@ def _stripe(raw: bytes, location: str) -> OrcStripe:
     )
 
 
+def _encoding(raw: bytes, location: str) -> OrcEncoding:
+    fields = dict(_fields(raw, location, "ColumnEncoding"))
+    kind = _int(fields.get(1, 0))
+    if kind > 3:
+        raise _corrupt(location, f"column encoding {kind} is unknown")
+    return OrcEncoding(run_length_v2=kind >= 2, dictionary_size=_int(fields.get(2, 0)) if kind & 1 else None)
+
+
 def _check_tree(types: list[OrcType], location: str) -> None:
     """Every column but the root has one parent that comes before it (ORC numbers columns in pre-order)."""
     if not types or types[0].kind is not OrcKind.STRUCT:
@@ -323,6 +313,8 @@ def _check_tree(types: list[OrcType], location: str) -> None:
         children = {OrcKind.LIST: 1, OrcKind.MAP: 2, OrcKind.STRUCT: len(node.field_names)}.get(node.kind)
         if node.kind is OrcKind.UNION:
             children = len(node.subtypes)
+        if node.kind is OrcKind.DECIMAL and not (0 <= node.scale <= (node.precision or 38) <= 38):
+            raise _corrupt(location, f"column {column} is a decimal({node.precision}, {node.scale})")
         if len(node.subtypes) != (children or 0):
             raise _corrupt(location, f"column {column} of kind {node.kind.name} has {len(node.subtypes)} subtypes")
         for child in node.subtypes:
@@ -331,43 +323,6 @@ def _check_tree(types: list[OrcType], location: str) -> None:
             seen.add(child)
     if len(seen) != len(types):
         raise _corrupt(location, f"{len(types) - len(seen)} types have no parent")
-
-
-def _inflate(chunk: bytes, compression: int, block_size: int, location: str) -> bytes:
-    try:
-        if compression == _ZLIB:
-            engine = zlib.decompressobj(-15)
-            out = engine.decompress(chunk, block_size)
-            if engine.unconsumed_tail:
-                raise _corrupt(location, f"a chunk inflates beyond the block size of {block_size} bytes")
-            return out
-        name = _CODECS.get(compression)
-        if name is None:
-            raise DataFileError(
-                f"Cannot read ORC file {location}: compression kind {compression} is not supported", path=location
-            )
-        if block_size > _LONGEST_TAIL:
-            raise _corrupt(location, f"a block size of {block_size} bytes")
-        return _codec_decompress(name, chunk, block_size)
-    except (zlib.error, pa.ArrowException, OSError, ValueError) as error:
-        raise _corrupt(location, f"a chunk does not decompress ({error})") from error
-
-
-def _codec_decompress(name: str, chunk: bytes, block_size: int) -> bytes:
-    """A chunk of unknown inflated size, never more than ``block_size`` bytes."""
-    if name == "snappy":
-        size, _ = _read_varint(chunk, 0)
-        if size > block_size:
-            raise ValueError(f"a chunk inflates to {size} bytes, more than the block size {block_size}")
-        return bytes(pa.Codec(name).decompress(chunk, size, asbytes=True))
-    if name == "lz4":
-        # ORC stores bare LZ4 blocks; inside a frame (LZ4 frame format) a block needs no stored inflated size.
-        chunk = _LZ4_FRAME_HEADER + len(chunk).to_bytes(4, "little") + chunk + bytes(4)
-    with pa.CompressedInputStream(pa.py_buffer(chunk), name) as stream:
-        out: bytes = stream.read(block_size + 1)
-    if len(out) > block_size:
-        raise ValueError(f"a chunk inflates beyond the block size of {block_size} bytes")
-    return out
 
 
 def _fields(raw: bytes, location: str, what: str) -> Iterator[tuple[int, int | bytes]]:

@@ -40,21 +40,13 @@ _CACHED_POSITIONS = 50_000_000
 class PositionDeletes:
     """The position delete files of a snapshot, read when the first data file needs them.
 
-    Recently used partition-wide files stay in memory up to ``cached_positions`` positions.
+    Recently used partition-wide files stay in memory, up to a number of positions.
     """
 
-    def __init__(
-        self,
-        storage: Storage,
-        metadata: TableMetadata,
-        index: DeleteIndex,
-        *,
-        cached_positions: int = _CACHED_POSITIONS,
-    ) -> None:
+    def __init__(self, storage: Storage, metadata: TableMetadata, index: DeleteIndex) -> None:
         self._storage = storage
         self._metadata = metadata
         self._index = index
-        self._cached_positions = cached_positions
         self._files: dict[int, dict[str, PositionBitmap]] = {}
 
     def deleted(self, path: str, matches: DeleteMatches, row: int) -> PositionBitmap | None:
@@ -103,7 +95,7 @@ class PositionDeletes:
             (entry,) = self._entries(Scope.PARTITION, place, place + 1)
             by_path = self._read(entry)
             held = _size(by_path)
-            while self._files and held + sum(map(_size, self._files.values())) > self._cached_positions:
+            while self._files and held + sum(map(_size, self._files.values())) > _CACHED_POSITIONS:
                 self._files.pop(next(iter(self._files)))
         self._files[place] = by_path
         return by_path

@@ -56,7 +56,7 @@ class RowDeletes:
         metadata, storage = table.metadata, table.storage
         unpartitioned = frozenset(spec.spec_id for spec in metadata.partition_specs if spec.is_unpartitioned)
         self.index = DeleteIndex(delete_files(table, snapshot), unpartitioned_spec_ids=unpartitioned)
-        self.vectors = DeletionVectors(storage, self.index)
+        self.vectors = DeletionVectors(storage, metadata.location, self.index)
         self.position_deletes = PositionDeletes(storage, metadata, self.index)
         self.equality_deletes = EqualityDeletes(storage, metadata, self.index)
 
