@@ -80,11 +80,12 @@ def parse_texts(texts: pa.Array, delta_type: DeltaType, *, zone: str = "UTC") ->
         case BooleanType():
             return _parse_booleans(texts)
         case ByteType() | ShortType() | IntegerType() | LongType():
-            return _cast_or_each(texts, target, _integer_parser(target))
+            # Arrow takes hexadecimal digits, too.
+            return _cast_or_each(texts, target, _integer_parser(target), unless="[xX]")
         case FloatType() | DoubleType():
             return _parse_floats(texts, target)
         case DecimalType():
-            return _cast_or_each(texts, target, _decimal_parser(delta_type))
+            return _parse_decimals(texts, delta_type)
         case _:
             raise UnsupportedDeltaFeature(
                 f"Cannot read {type_name(delta_type)} values from text: the protocol gives them no text form",
@@ -132,12 +133,33 @@ def _parse_floats(texts: pa.Array, target: pa.DataType) -> pa.Array:
     return pc.if_else(overflown, pa.scalar(None, target), values)
 
 
-def _cast_or_each(texts: pa.Array, target: pa.DataType, one: Callable[[str], object]) -> pa.Array:
+def _parse_decimals(texts: pa.Array, delta_type: DecimalType) -> pa.Array:
+    target = arrow_type(delta_type)
+    parse = _decimal_parser(delta_type)
+    # Arrow moves the point without looking whether the digits still fit: 38 of them surely fit 256 bits.
+    if pc.any(pc.match_substring_regex(texts, r"[eE]\+?[0-9]|.{39}"), min_count=0).as_py():
+        return _each(texts, target, parse)
     try:
-        return pc.cast(texts, target)
+        return pc.cast(pc.cast(texts, pa.decimal256(76, delta_type.scale)), target)
     except pa.ArrowInvalid:
-        unique = pc.dictionary_encode(texts)
-        return pa.array([one(text) for text in unique.dictionary.to_pylist()], target).take(unique.indices)
+        return _each(texts, target, parse)
+
+
+def _cast_or_each(
+    texts: pa.Array, target: pa.DataType, one: Callable[[str], object], *, unless: str | None = None
+) -> pa.Array:
+    """All at once where Arrow reads every text and none matches ``unless``; else each distinct text by ``one``."""
+    if unless is None or not pc.any(pc.match_substring_regex(texts, unless), min_count=0).as_py():
+        try:
+            return pc.cast(texts, target)
+        except pa.ArrowInvalid:
+            pass
+    return _each(texts, target, one)
+
+
+def _each(texts: pa.Array, target: pa.DataType, one: Callable[[str], object]) -> pa.Array:
+    unique = pc.dictionary_encode(texts)
+    return pa.array([one(text) for text in unique.dictionary.to_pylist()], target).take(unique.indices)
 
 
 def _integer_parser(target: pa.DataType) -> Callable[[str], int | None]:

@@ -7,6 +7,7 @@ can skip a file because of it. Nothing is ever filled in.
 from __future__ import annotations
 
 import json
+from decimal import Context, Decimal
 
 import numpy as np
 import pyarrow as pa
@@ -35,6 +36,7 @@ from deltaberg.delta.types import (
     arrow_type,
 )
 
+_EXACT = Context(prec=80)
 _COUNT_ROLES = frozenset(("num_records", "null_count"))
 _COUNTS = (("num_records", "numRecords"), ("tight_bounds", "tightBounds"))
 _NESTED = (("min_values", "minValues"), ("max_values", "maxValues"), ("null_count", "nullCount"))
@@ -205,7 +207,7 @@ def _parse_each(lines: pa.Array, target: pa.StructType) -> pa.Array:
     rows = [_object_of(line) for line in lines.to_pylist()]
     texts = _as_logged(_as_texts(target))
     columns = [_text_column(rows, field, field.name) for field in texts]
-    mask = pa.array([row is None for row in rows])
+    mask = pa.array([row is None for row in rows], pa.bool_())
     return _convert(pa.StructArray.from_arrays(columns, fields=list(texts), mask=mask), target, marked=True)
 
 
@@ -226,7 +228,7 @@ def _text_column(rows: list[dict[str, object] | None], field: pa.Field, key: str
     if pa.types.is_struct(field.type):
         inner = [value if isinstance(value, dict) else None for value in values]
         columns = [_text_column(inner, member, member.name) for member in field.type]
-        mask = pa.array([value is None for value in inner])
+        mask = pa.array([value is None for value in inner], pa.bool_())
         return pa.StructArray.from_arrays(columns, fields=list(field.type), mask=mask)
     return pa.array([_text_of(value) for value in values], pa.string())
 
@@ -271,9 +273,15 @@ def _as_logged(stats: pa.StructType) -> pa.StructType:
 
 
 def _as_read(target: pa.DataType) -> pa.DataType:
-    """The kinds that Arrow's JSON reader shall expect: dates and timestamps as texts, for their many forms."""
+    """The kinds that Arrow's JSON reader shall expect: dates and timestamps as texts, for their many forms.
+
+    The reader takes as many digits as the precision before it moves the point by the scale, and does not look whether
+    the result still fits: where it might not even fit 128 bits it gets 256.
+    """
     if pa.types.is_struct(target):
         return pa.struct([pa.field(field.name, _as_read(field.type)) for field in target])
+    if pa.types.is_decimal(target) and target.precision + target.scale > pa.decimal128(38).precision:
+        return pa.decimal256(target.precision, target.scale)
     return pa.string() if pa.types.is_temporal(target) else target
 
 
@@ -304,7 +312,9 @@ def _member(column: pa.Array, field: pa.Field, role: str, *, marked: bool) -> pa
         return pa.StructArray.from_arrays(members, fields=list(target), mask=mask)
     if marked and pa.types.is_string(target):
         return pc.if_else(pc.starts_with(column, _NOT_TEXT), pa.scalar(None, pa.string()), column)
-    if column.type != target:
+    if pa.types.is_decimal(column.type):
+        column = _fitting(column, target)
+    elif column.type != target:
         column = parse_texts(pc.utf8_ltrim(column, _NOT_TEXT) if marked else column, _delta_type(target))
     elif pa.types.is_float32(target):
         column = _without_overflow(column)
@@ -326,6 +336,15 @@ def _plausible(column: pa.Array, field: pa.Field, role: str) -> pa.Array:
 
 def _any(mask: pa.Array) -> bool:
     return bool(pc.any(mask, min_count=0).as_py())
+
+
+def _fitting(values: pa.Array, target: pa.Decimal128Type) -> pa.Array:
+    """Decimals of the precision that their type says; null beyond."""
+    largest = pa.scalar(Decimal(10**target.precision - 1).scaleb(-target.scale, _EXACT), values.type)
+    beyond = pc.greater(pc.abs(values), largest)
+    if _any(beyond):
+        values = pc.if_else(beyond, pa.scalar(None, values.type), values)
+    return values.cast(target)
 
 
 def _without_overflow(values: pa.Array) -> pa.Array:
