@@ -70,9 +70,10 @@ class ParquetManifest:
 
     @property
     def properties(self) -> dict[str, str]:
-        """The footer's key-value pairs."""
+        """The footer's key-value pairs. Version 4 is the first whose manifests can be Parquet files."""
         pairs = self._source.key_values.items()
-        return {key.decode("utf-8", "replace"): value.decode("utf-8", "replace") for key, value in pairs}
+        found = {key.decode("utf-8", "replace"): value.decode("utf-8", "replace") for key, value in pairs}
+        return {"format-version": "4", **found}
 
     def partition_types(self) -> dict[int, Type]:
         """The types of the stored partition values by field id."""
@@ -106,7 +107,7 @@ class ParquetManifestWriter:
         value = type_to_json(stored)
         schema = {"type": "struct", "schema-id": 0, **value} if isinstance(value, dict) else value
         pairs = {**metadata, "iceberg.schema": json.dumps(schema, separators=(",", ":"))}
-        self._schema = pa.schema([_identified(each) for each in stored.fields], metadata=pairs)
+        self._schema = pa.schema([_identified(each) for each in stored.fields])
         self._sink = sink
         self._writer = pq.ParquetWriter(
             sink,
@@ -116,6 +117,7 @@ class ParquetManifestWriter:
             use_compliant_nested_type=True,
             version="2.6",
         )
+        self._writer.add_key_value_metadata(pairs)
 
     @property
     def length(self) -> int:
