@@ -6,6 +6,7 @@ values, nulls and NaNs, and the exact least and greatest value that is neither. 
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -84,7 +85,7 @@ def _signed_zeros(array: pa.Array, lower: pa.Scalar, upper: pa.Scalar) -> tuple[
 
 def _order(scalar: pa.Scalar) -> Any:
     value = scalar.value if hasattr(scalar, "value") else scalar.as_py()
-    return (value, -np.signbit(value)) if isinstance(value, float) else value
+    return (value, math.copysign(1, value)) if isinstance(value, float) else value
 
 
 def _least(left: pa.Scalar, right: pa.Scalar) -> pa.Scalar:

@@ -96,7 +96,8 @@ class ParquetFileWriter:
         if len(schema) == 0:
             raise DataFileError("Cannot write a Parquet file: it would have no columns")
         self._storage, self._location = storage, location
-        self._schema = schema.with_metadata(dict(key_values) or None)
+        self._schema = schema.remove_metadata()
+        self._key_values = dict(key_values)
         self._target_size = target_size
         self._compression = compression
         self._fields = tuple(_read_field(field) for field in schema)
@@ -154,7 +155,9 @@ class ParquetFileWriter:
             return
         table = pa.Table.from_batches(self._pending, self._schema)
         if self._open is None:
-            self._open = _OpenFile(self._storage, self._location(len(self._files)), self._schema, self._compression)
+            self._open = _OpenFile(
+                self._storage, self._location(len(self._files)), self._schema, self._compression, self._key_values
+            )
         for batch in self._pending:
             self._metrics.add(batch)
         self._pending, self._pending_bytes, self._pending_rows = [], 0, 0
@@ -180,7 +183,9 @@ class ParquetFileWriter:
 class _OpenFile:
     """The file that is being written."""
 
-    def __init__(self, storage: Storage, location: str, schema: pa.Schema, compression: str) -> None:
+    def __init__(
+        self, storage: Storage, location: str, schema: pa.Schema, compression: str, key_values: Mapping[bytes, bytes]
+    ) -> None:
         self.location = location
         self._created: AbstractContextManager[pa.NativeFile] = storage.create(location)
         self._sink = self._created.__enter__()
@@ -194,6 +199,7 @@ class _OpenFile:
                 store_decimal_as_integer=True,
                 metadata_collector=self._footers,
             )
+            self._writer.add_key_value_metadata(key_values)
         except (pa.ArrowException, OSError) as error:
             failure = _failure(location, error)
             self._created.__exit__(type(failure), failure, None)

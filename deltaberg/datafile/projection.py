@@ -297,9 +297,10 @@ class _Struct:
             array = array.storage
         empty = pa.nulls(len(array))
         mask = array.is_null() if array.null_count else None
+        stored = array.flatten() if array.null_count else [array.field(index) for index in range(array.type.num_fields)]
         arrays = []
         for column, position, child in zip(self.below, self._positions, self._field.children, strict=True):
-            made = column.convert(empty if position is None else array.field(position))
+            made = column.convert(empty if position is None else stored[position])
             _require(made, child, (*self._path, child.name), mask)
             arrays.append(made)
         if not arrays:
@@ -379,7 +380,8 @@ class _Variant:
         yield from range(self.source.first_leaf, self.source.last_leaf)
 
     def convert(self, array: pa.Array) -> pa.Array:
-        parts = {name: array.field(index) for name, index in self._parts.items()}
+        below = array.flatten()
+        parts = {name: below[index] for name, index in self._parts.items()}
         metadata = parts["metadata"]
         try:
             value = unshredded(metadata, parts.get("value"), parts.get("typed_value"))

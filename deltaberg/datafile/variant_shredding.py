@@ -56,7 +56,7 @@ def _members(array: pa.Array) -> tuple[pa.Array | None, pa.Array | None]:
     names = [field.name for field in array.type]
     if not set(names) <= {"value", "typed_value"} or len(set(names)) != len(names) or not names:
         raise malformed(f"a shredded group has the fields {names} (expected value and typed_value)")
-    parts = {name: array.field(index) for index, name in enumerate(names)}
+    parts = dict(zip(names, array.flatten(), strict=True))
     return parts.get("value"), parts.get("typed_value")
 
 
@@ -82,10 +82,10 @@ def _objects(dictionaries: Values, rest: Values, typed_value: pa.Array) -> Value
     if len(set(names)) != len(names):
         raise malformed("a shredded object has a field twice")
     columns = []
-    for index, field in enumerate(typed_value.type):
-        if not pt.is_struct(field.type):
-            raise malformed(f"the shredded field {field.name!r} is {field.type} (expected a group)")
-        columns.append(_group(dictionaries, *_members(typed_value.field(index))))
+    for name, group in zip(names, typed_value.flatten(), strict=True):
+        if not pt.is_struct(group.type):
+            raise malformed(f"the shredded field {name!r} is {group.type} (expected a group)")
+        columns.append(_group(dictionaries, *_members(group)))
     valid = typed_value.is_valid().to_pylist()
     result: Values = []
     for row, present in enumerate(valid):
