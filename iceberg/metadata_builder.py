@@ -222,6 +222,34 @@ class MetadataBuilder:
         )
         return tuple(self.snapshot_log[last_gone + 1 :])
 
+    def heads(self) -> TableMetadata:
+        """The metadata with no other snapshots than those that references point to: all that the next one builds on."""
+        heads = {ref.snapshot_id for ref in self.refs.values()}
+        return replace(
+            self._base,
+            format_version=self.format_version,
+            table_uuid=self.table_uuid,
+            location=self.location,
+            properties=self.properties,
+            schemas=tuple(self.schemas.values()),
+            current_schema_id=self.current_schema_id,
+            last_column_id=self.last_column_id,
+            partition_specs=tuple(self.specs.values()),
+            default_spec_id=self.default_spec_id,
+            last_partition_id=self.last_partition_id,
+            snapshots=tuple(self.snapshots[snapshot_id] for snapshot_id in heads),
+            snapshot_log=(),
+            metadata_log=(),
+            refs=self.refs,
+            current_snapshot_id=self.current_snapshot_id,
+            last_sequence_number=self.last_sequence_number,
+            next_row_id=self.next_row_id,
+            sort_orders=tuple(self.sort_orders.values()),
+            default_sort_order_id=self.default_sort_order_id,
+            statistics=(),
+            partition_statistics=(),
+        )
+
     def build(self, *, previous_location: str | None) -> TableMetadata:
         """The new metadata; ``previous_location`` is the file of the base, None for a table that is being created."""
         base = self._base

@@ -14,6 +14,7 @@ from deltaberg.iceberg.data_file import DATA, EQUALITY_DELETES, POSITION_DELETES
 from deltaberg.iceberg.manifest_list import ManifestContent, ManifestFile
 
 _PUFFIN: Final = "puffin"
+_THE_ONE_PARTITION: Final = pa.table({})
 TOTAL_KEYS: Final = (
     "total-data-files",
     "total-delete-files",
@@ -104,25 +105,29 @@ class SnapshotTally:
 
     def _unite(self, spec_id: int, seen: pa.Table) -> None:
         known = self.partitions.get(spec_id)
-        both = seen if known is None else pa.concat_tables([known, seen.cast(known.schema)])
-        self.partitions[spec_id] = both.group_by(both.column_names).aggregate([])
+        if known is not None:
+            seen = pa.concat_tables([known, seen.cast(known.schema)])
+        if seen.num_columns == 0:
+            # Files of an unpartitioned spec share the one partition.
+            self.partitions[spec_id] = _THE_ONE_PARTITION
+        elif seen.num_rows == 1:
+            self.partitions[spec_id] = seen
+        else:
+            self.partitions[spec_id] = seen.group_by(seen.column_names).aggregate([])
 
     def _touch(self, batch: pa.RecordBatch) -> None:
         if batch.num_rows == 0:
             return
         spec_id = batch.column("spec_id")[0].as_py()
         tuples = batch.column("partition")
-        width = tuples.type.num_fields
-        names = [str(position) for position in range(width)]
-        # Unpartitioned files all share the one partition; a constant column stands for it.
-        columns = [tuples.field(position) for position in range(width)] or [pa.array([0] * batch.num_rows, pa.int8())]
+        columns = [tuples.field(position) for position in range(tuples.type.num_fields)]
         columns = [pa.nulls(len(each), pa.int8()) if pa.types.is_null(each.type) else each for each in columns]
-        self._unite(spec_id, pa.table(columns, names=names or ["0"]))
+        self._unite(spec_id, pa.table(columns, names=[str(position) for position in range(len(columns))]))
 
     @property
     def changed_partitions(self) -> int:
         """How many partitions have files added or removed."""
-        return sum(distinct.num_rows for distinct in self.partitions.values())
+        return sum(distinct.num_rows or 1 for distinct in self.partitions.values())
 
     def changes(self) -> dict[str, str]:
         """The entries about what was added and removed; zeros are left out."""

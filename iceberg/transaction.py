@@ -320,13 +320,12 @@ class Transaction:
         """
         self._check_open()
         metadata = self._staged
-        taken = self._snapshot_ids | {each.snapshot_id for each in metadata.snapshots}
         commit_uuid = self._surroundings.new_uuid()
         if snapshot_id is None:
             snapshot_id = snapshot_id_of(commit_uuid)
-            while snapshot_id in taken:
+            while self._is_taken(snapshot_id):
                 snapshot_id = snapshot_id_of(self._surroundings.new_uuid())
-        elif snapshot_id in taken or not 0 <= snapshot_id <= _LONG_MAX:
+        elif self._is_taken(snapshot_id) or not 0 <= snapshot_id <= _LONG_MAX:
             raise InvalidIcebergRequest(f"Cannot use snapshot id {snapshot_id}: it is taken or not a positive long")
         self._snapshot_ids.add(snapshot_id)
         try:
@@ -357,6 +356,9 @@ class Transaction:
         builder = SnapshotBuilder(request, metadata=metadata, folder=folder, files=self._files)
         self._actions.append(builder)
         return builder
+
+    def _is_taken(self, snapshot_id: int) -> bool:
+        return snapshot_id in self._snapshot_ids or self._staged.has_snapshot(snapshot_id)
 
     def _manifest_folder(self) -> str:
         metadata = self._staged
@@ -454,7 +456,7 @@ class Transaction:
         previous = None if self._creates else base.metadata_location
         for action in self._actions:
             if isinstance(action, SnapshotBuilder):
-                snapshot = action.produce(builder.build(previous_location=None), manifests, retried=retried)
+                snapshot = action.produce(builder.heads(), manifests, retried=retried)
                 made = _snapshot_updates(action, snapshot, builder.refs)
             else:
                 made = [action]
