@@ -149,6 +149,72 @@ def _stats(rows: pa.Table) -> pa.Array:
     )
 
 
+_TEXTS = pa.map_(pa.string(), pa.string())
+_VECTOR = pa.struct(
+    [
+        ("storageType", pa.string()),
+        ("pathOrInlineDv", pa.string()),
+        ("offset", pa.int32()),
+        ("sizeInBytes", pa.int32()),
+        ("cardinality", pa.int64()),
+    ]
+)
+CHECKPOINT_COLUMNS: Mapping[str, pa.StructType] = {
+    "protocol": pa.struct(
+        [
+            ("minReaderVersion", pa.int32()),
+            ("minWriterVersion", pa.int32()),
+            ("readerFeatures", pa.list_(pa.string())),
+            ("writerFeatures", pa.list_(pa.string())),
+        ]
+    ),
+    "metaData": pa.struct(
+        [
+            ("id", pa.string()),
+            ("format", pa.struct([("provider", pa.string()), ("options", _TEXTS)])),
+            ("schemaString", pa.string()),
+            ("partitionColumns", pa.list_(pa.string())),
+            ("configuration", _TEXTS),
+            ("createdTime", pa.int64()),
+        ]
+    ),
+    "txn": pa.struct([("appId", pa.string()), ("version", pa.int64()), ("lastUpdated", pa.int64())]),
+    "domainMetadata": pa.struct([("domain", pa.string()), ("configuration", pa.string()), ("removed", pa.bool_())]),
+    "add": pa.struct(
+        [
+            ("path", pa.string()),
+            ("partitionValues", _TEXTS),
+            ("size", pa.int64()),
+            ("modificationTime", pa.int64()),
+            ("dataChange", pa.bool_()),
+            ("stats", pa.string()),
+            ("tags", _TEXTS),
+            ("deletionVector", _VECTOR),
+            ("baseRowId", pa.int64()),
+        ]
+    ),
+    "remove": pa.struct(
+        [
+            ("path", pa.string()),
+            ("deletionTimestamp", pa.int64()),
+            ("dataChange", pa.bool_()),
+            ("deletionVector", _VECTOR),
+        ]
+    ),
+    "sidecar": pa.struct([("path", pa.string()), ("sizeInBytes", pa.int64()), ("modificationTime", pa.int64())]),
+    "checkpointMetadata": pa.struct([("version", pa.int64()), ("tags", _TEXTS)]),
+}
+
+
+def _with_pairs(value: object, target: pa.DataType) -> object:
+    """Maps as lists of pairs, which Arrow asks for."""
+    if isinstance(value, Mapping) and pa.types.is_map(target):
+        return list(value.items())
+    if isinstance(value, Mapping):
+        return {field.name: _with_pairs(value.get(field.name), field.type) for field in target}
+    return value
+
+
 class LogFolder:
     """The log of a table that a test writes line by line, without deltaberg's writer."""
 
@@ -177,35 +243,28 @@ class LogFolder:
         """Write ``0.json`` with a protocol and a metaData action before the given ones."""
         self.commit(0, self.protocol(), self.metadata(**metadata), *actions)
 
-    def checkpoint(self, version: int, *actions: Mapping[str, object], name: str | None = None) -> Path:
-        """Write actions as a Parquet checkpoint, one row each; maps as the protocol has them."""
-        types = {
-            "add": [
-                ("partitionValues", pa.map_(pa.string(), pa.string())),
-                ("tags", pa.map_(pa.string(), pa.string())),
-            ],
-            "remove": [("partitionValues", pa.map_(pa.string(), pa.string()))],
-            "metaData": [("configuration", pa.map_(pa.string(), pa.string()))],
+    def checkpoint(
+        self,
+        version: int,
+        *actions: Mapping[str, object],
+        name: str | None = None,
+        stats_parsed: pa.DataType | None = None,
+    ) -> Path:
+        """Write actions as a Parquet checkpoint with the protocol's columns, one row each; ``name`` for other layouts."""
+        columns = {
+            kind: CHECKPOINT_COLUMNS[kind] for kind in dict.fromkeys(kind for action in actions for kind in action)
         }
-        columns = {}
-        for kind in dict.fromkeys(kind for action in actions for kind in action):
-            bodies = [action.get(kind) for action in actions]
-            inferred = pa.array(bodies).type
-            fields = {field.name: field.type for field in inferred}
-            fields.update((key, target) for key, target in types.get(kind, ()) if key in fields)
-            rows = [
-                None
-                if body is None
-                else {
-                    k: list(v.items()) if isinstance(v, dict) and k in dict(types.get(kind, ())) else v
-                    for k, v in body.items()
-                }
-                for body in bodies
-            ]
-            columns[kind] = pa.array(rows, pa.struct(list(fields.items())))
+        if stats_parsed is not None:
+            columns["add"] = pa.struct([*columns["add"], ("stats_parsed", stats_parsed)])
+        table = pa.table(
+            {
+                kind: pa.array([_with_pairs(action.get(kind), target) for action in actions], target)
+                for kind, target in columns.items()
+            }
+        )
         path = self.folder / (name or f"{version:020d}.checkpoint.parquet")
         path.parent.mkdir(exist_ok=True)
-        pq.write_table(pa.table(columns), path)
+        pq.write_table(table, path)
         return path
 
     @staticmethod
