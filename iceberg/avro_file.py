@@ -14,6 +14,7 @@ import pyarrow as pa
 
 from deltaberg.datafile.errors import DataFileError
 from deltaberg.datafile.file_schema import PARQUET_FIELD_ID, MappedField
+from deltaberg.errors import error_context
 from deltaberg.iceberg.avro_container import SYNC_SIZE, AvroHeader, read_header, read_long
 from deltaberg.iceberg.avro_reader import GROUP_BYTES, read_avro
 from deltaberg.iceberg.avro_schema import (
@@ -104,7 +105,8 @@ class AvroFile:
         while True:
             head = self._read_at(0, min(length, self._size))
             try:
-                return read_header(head)
+                with error_context(path=self.location):
+                    return read_header(head)
             except CorruptMetadata as error:
                 if length >= min(self._size, _LONGEST_HEADER):
                     raise self._corrupt(error) from error

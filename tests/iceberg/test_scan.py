@@ -167,7 +167,7 @@ def test_a_required_field_that_is_absent_is_refused(stored_table: Stored) -> Non
     need = NestedField(field_id=2, name="need", required=True, type=LongType())
     stored = stored_table(schema(ID, need))
     path = stored.data(numbers(1))
-    with pytest.raises(DataFileError, match="'need'.*required") as caught:
+    with pytest.raises(DataFileError, match=r"'need'.*required") as caught:
         rows(stored.open())
     assert caught.value.path == path
 
