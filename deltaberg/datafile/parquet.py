@@ -21,7 +21,7 @@ from deltaberg.storage import Storage
 
 POSITION_COLUMN = "_pos"
 _BATCH_BYTES = 64 << 20
-_BUFFER_BYTES = 1 << 20
+_BUFFER_BYTES = 64 << 10
 
 
 class ParquetSource:
@@ -117,7 +117,7 @@ class ParquetSource:
                 f"{footer.value_counts[group, leaf]} values (expected {footer.row_group_rows[group]})",
                 path=self.location,
             )
-        total = sum(footer.uncompressed_sizes[:, leaves].sum(axis=1).tolist())
+        total = sum(footer.memory_sizes[:, leaves].sum(axis=1).tolist())
         width = total // max(1, self.num_rows)
         return int(max(1, min(batch_size, _BATCH_BYTES // max(1, width))))
 

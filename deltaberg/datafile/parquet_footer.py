@@ -93,7 +93,8 @@ class SchemaNode:
 class ParquetFooter:
     """One footer. Arrays have one entry per row group, or one row per row group and one column per leaf.
 
-    ``null_counts`` is UNKNOWN where a chunk does not say. ``metadata`` is the same footer for pyarrow's readers.
+    ``null_counts`` is UNKNOWN where a chunk does not say. ``memory_sizes`` is the uncompressed size of a chunk, or the
+    size of its strings where the footer tells it. ``metadata`` is the same footer for pyarrow's readers.
     """
 
     schema: SchemaNode
@@ -102,7 +103,7 @@ class ParquetFooter:
     value_counts: Counts
     null_counts: Counts
     compressed_sizes: Counts
-    uncompressed_sizes: Counts
+    memory_sizes: Counts
     key_values: Mapping[bytes, bytes]
     created_by: str | None
     metadata: pq.FileMetaData
@@ -138,7 +139,7 @@ def read_footer(file: pa.NativeFile) -> ParquetFooter:
         value_counts=counts[:, :, 0],
         null_counts=counts[:, :, 3],
         compressed_sizes=counts[:, :, 2],
-        uncompressed_sizes=counts[:, :, 1],
+        memory_sizes=counts[:, :, 1],
         key_values=key_values,
         created_by=created_by,
         metadata=pq.read_metadata(pa.BufferReader(MAGIC + data + struct.pack("<I", len(data)) + MAGIC)),
@@ -204,7 +205,7 @@ def _node(elements: list[Struct], at: int, depth: int) -> tuple[SchemaNode, int]
 
 
 def _chunks(group: Struct, number: int, leaves: tuple[SchemaNode, ...]) -> list[tuple[int, int, int, int]]:
-    """Values, uncompressed size, compressed size and nulls of each chunk of a row group."""
+    """Values, size in memory, compressed size and nulls of each chunk of a row group."""
     columns = _list(group, 1)
     if len(columns) != len(leaves):
         raise ThriftError(f"row group {number} has {len(columns)} columns (expected {len(leaves)})")
@@ -217,7 +218,9 @@ def _chunks(group: Struct, number: int, leaves: tuple[SchemaNode, ...]) -> list[
             raise ThriftError(f"column {leaf.name!r} of row group {number} is not stored as {leaf.physical_type}")
         nulls = (data.get(12) or {}).get(3, UNKNOWN)
         values = _integer(data, 5)
-        found.append((values, _integer(data, 6), _integer(data, 7), nulls if 0 <= nulls <= values else UNKNOWN))
+        # A dictionary hides how long values are; newer writers say it beside (SizeStatistics).
+        unencoded = max(_integer(data, 6), (data.get(16) or {}).get(1, 0))
+        found.append((values, unencoded, _integer(data, 7), nulls if 0 <= nulls <= values else UNKNOWN))
     return found
 
 

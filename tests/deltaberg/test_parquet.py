@@ -100,6 +100,15 @@ def test_only_the_bytes_of_asked_columns_are_read(storage: Storage, tmp_path: Pa
         read(storage, tmp_path / "f", field("big", pa.binary()))
 
 
+def test_repeated_long_values_make_batches_of_fewer_rows(storage: Storage, tmp_path: Path) -> None:
+    pq.write_table(pa.table({"b": ["x" * 100_000] * 3000}), tmp_path / "f", compression="zstd")
+    assert (tmp_path / "f").stat().st_size < 100_000
+    with ParquetSource(storage, f"{tmp_path}/f") as source:
+        rows = [batch.num_rows for batch in source.iter_batches([field("b", pa.string())], match="name")]
+    assert max(rows) < 1000
+    assert sum(rows) == 3000
+
+
 def test_long_values_make_batches_of_fewer_rows(storage: Storage, tmp_path: Path) -> None:
     pq.write_table(
         pa.table({"b": [random.Random(n).randbytes(1 << 20) for n in range(100)]}), tmp_path / "f", use_dictionary=False
