@@ -177,9 +177,8 @@ def _bound_bytes(values: pa.Array, kind: Type) -> pa.Array:
         x, y = values.field(0), values.field(1)
         if pc.any(pc.and_(values.is_valid(), pc.or_(x.is_null(), y.is_null()))).as_py():
             raise CorruptMetadata("Cannot read content_stats: a geometry bound lacks x or y", field="content_stats")
-        names = [values.type.field(i).name for i in range(4)]
-        values = pa.StructArray.from_arrays([values.field(i) for i in range(4)], names=names, mask=values.is_null())
-        values = values.cast(bound_arrow_type(kind))
+        parts = [x.fill_null(0.0), y.fill_null(0.0), values.field(2), values.field(3)]
+        values = pa.StructArray.from_arrays(parts, fields=list(bound_arrow_type(kind)), mask=values.is_null())
     return encode_bounds(values, kind)
 
 

@@ -19,6 +19,7 @@ from deltaberg.iceberg.errors import (
     CorruptMetadata,
     InvalidIcebergRequest,
     UnsupportedIcebergFeature,
+    corrupt_context,
 )
 from deltaberg.iceberg.json_object import JsonObject, parse_json
 from deltaberg.iceberg.puffin_codec import compress, decompress
@@ -102,7 +103,8 @@ class PuffinFile:
             payload = footer[len(MAGIC) :]
             if compressed:
                 payload = decompress("lz4", payload, "footer")
-            node = JsonObject(parse_json(payload), "$")
+            with corrupt_context(field="footer"):
+                node = JsonObject(parse_json(payload), "$")
             blobs = tuple(_blob(JsonObject(value, path), start) for value, path in node.items("blobs"))
             return cls(
                 storage=storage, location=location, size=size, blobs=blobs, properties=node.text_map("properties")

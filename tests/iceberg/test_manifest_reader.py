@@ -240,7 +240,7 @@ def test_a_missing_required_field_is_corrupt_and_named(tmp_path, field):
 
 def test_a_manifest_without_data_files_at_all_is_corrupt(tmp_path):
     full = entry_type(2, StructType(fields=()))
-    with pytest.raises(CorruptMetadata, match="data_file .* is missing"):
+    with pytest.raises(CorruptMetadata, match=r"data_file .* is missing"):
         rows(stored(tmp_path, entry(), kind=StructType(fields=full.fields[:-1])))
 
 
@@ -381,7 +381,7 @@ def test_partition_fields_are_found_by_id_and_named_by_the_spec(tmp_path, name):
 )
 def test_partition_tuples_of_another_width_are_corrupt(tmp_path, spec, fields):
     manifest = stored(tmp_path, entry(partition={each.name: 1 for each in fields}), kind=tupled(*fields))
-    with pytest.raises(CorruptMetadata, match="its partition fields .* are not those of partition spec 0") as caught:
+    with pytest.raises(CorruptMetadata, match=r"its partition fields .* are not those of partition spec 0") as caught:
         rows(manifest, metadata(spec))
     assert caught.value.field == "partition"
 
