@@ -99,6 +99,9 @@ def _used(metadata: Metadata, domains: tuple[str, ...]) -> Iterator[str]:
     if properties.checkpoint_policy == "v2":
         yield "v2Checkpoint"
     for _, field in walk_fields(metadata.schema):
+        if not field.nullable:
+            # The reference implementation counts NOT NULL as an invariant and refuses a table that does not declare it.
+            yield "invariants"
         for key, feature_name in _FIELD_METADATA:
             if key in field.metadata:
                 yield feature_name
