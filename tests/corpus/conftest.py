@@ -79,7 +79,10 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 
 @pytest.fixture(scope="session")
 def expectations() -> dict[str, dict[str, dict[str, str]]]:
-    """``{"scan" | "convert": {case: {"outcome", "because"}}}``: the cases whose outcome is not ``equal``, and why."""
+    """``{"scan" | "history" | "convert": {case: {"outcome", "because", ...}}}``: the cases whose outcome is not ``equal``.
+
+    because: words of the message of a refusal or failure; else the reason.
+    """
     loaded: dict[str, dict[str, dict[str, str]]] = json.loads(EXPECTATIONS.read_text(encoding="utf-8"))
     return loaded
 

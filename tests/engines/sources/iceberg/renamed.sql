@@ -1,5 +1,5 @@
 -- Columns renamed after they were written: readers of Delta that match by name would see null.
--- refused: FORMER_NAMES
+-- refused: former-names
 CREATE TABLE {table} (id INT, a STRING, s STRUCT<x: INT>) USING iceberg;
 INSERT INTO {table} VALUES (1, 'old', named_struct('x', 1));
 ALTER TABLE {table} RENAME COLUMN a TO b;
