@@ -139,8 +139,16 @@ class CheckpointReader:
                 yield _of_kind(parse_file_actions(piece, partition_names), action)
 
     def _sidecar_locations(self) -> tuple[str, ...]:
-        sidecars = (Sidecar.from_json(each.body) for each in self.small_actions() if each.name == "sidecar")
-        return tuple(self._sidecar_location(sidecar.path) for sidecar in sidecars)
+        locations: dict[str, None] = {}
+        for action in self.small_actions():
+            if action.name == "sidecar":
+                with error_context(version=self.version, path=action.location):
+                    path = Sidecar.from_json(action.body).path
+                    location = self._sidecar_location(path)
+                    if location in locations:
+                        raise CorruptLog(f"Cannot read the checkpoint: it names the sidecar {path} twice")
+                    locations[location] = None
+        return tuple(locations)
 
     def _sidecar_location(self, path: str) -> str:
         decoded = decode_path(path)

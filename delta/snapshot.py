@@ -13,7 +13,7 @@ from deltaberg.delta.checkpoint_reader import CheckpointReader
 from deltaberg.delta.checksum import FileTotals, read_checksum
 from deltaberg.delta.column_mapping import ColumnMapping
 from deltaberg.delta.commit_json import FileActions, LoggedAction, parse_file_actions, read_action_lines
-from deltaberg.delta.errors import DeltaError, VersionNotFound
+from deltaberg.delta.errors import CorruptLog, DeltaError, VersionNotFound
 from deltaberg.delta.history import CommitActions, read_commit
 from deltaberg.delta.in_commit_timestamp import commit_timestamp
 from deltaberg.delta.log_path import LogFile, LogFileKind, commit_name
@@ -25,6 +25,7 @@ from deltaberg.delta.log_replay import (
 )
 from deltaberg.delta.log_segment import LogSegment
 from deltaberg.delta.parallel_batches import in_order
+from deltaberg.delta.path_fingerprints import PathFingerprints, first_repeated, paths_among
 from deltaberg.delta.schema import parse_schema
 from deltaberg.delta.type_widening import require_known_changes
 from deltaberg.errors import error_context
@@ -127,14 +128,17 @@ class Snapshot:
     def add_files(self, *, check_totals: bool = True) -> Iterator[pa.RecordBatch]:
         """The live files, as batches of ``add_schema`` (ADD_SCHEMA), checkpoint first.
 
-        Raises CorruptLog for a broken log, and after the last batch when the version's checksum names other totals;
-        not so without ``check_totals``, for callers that could not take back what they gave out by then.
+        Raises CorruptLog for a broken log, and after the last batch when a path was live twice or the version's checksum
+        names other totals; the totals are not compared without ``check_totals``, for callers that could not take back
+        what they gave out by then.
         """
         with error_context(table=self.table_root, version=self.version):
-            totals = FileTotals()
+            totals, paths = FileTotals(), PathFingerprints()
             for adds in in_order(lambda rows: add_rows_with_stats(rows, self.add_schema), self._live_rows()):
                 totals = totals.plus(adds)
+                paths.add(adds.column("path"))
                 yield adds
+            self._refuse_repeated_paths(paths)
             if self._checksum is not None and check_totals:
                 self._checksum.check_files(totals)
 
@@ -146,6 +150,19 @@ class Snapshot:
                     yield rows if self._replayed is None else self._replayed.keep_unmentioned_tombstones(rows)
             if self._replayed is not None:
                 yield from self._replayed.removes.to_batches()
+
+    def _refuse_repeated_paths(self, paths: PathFingerprints) -> None:
+        suspects = paths.repeated()
+        if len(suspects) == 0:
+            return
+        found = [paths_among(rows.column("path"), suspects) for rows in self._live_rows()]
+        twice = first_repeated(pa.concat_arrays(found))
+        if twice is not None:
+            raise CorruptLog(
+                f"Cannot replay the log: {twice} is live twice (expected one add for each path)",
+                version=self.version if self.segment.checkpoint is None else self.segment.checkpoint.version,
+                path=twice,
+            )
 
     def _live_rows(self) -> Iterator[pa.RecordBatch]:
         if self._checkpoint is not None:

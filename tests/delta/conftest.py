@@ -13,6 +13,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
+from hypothesis import settings
+
+# How long an example takes says nothing on a machine that does other things, too.
+settings.register_profile("delta", deadline=None)
+settings.load_profile("delta")
 
 ENGINES = """
 import json, pathlib, sys, sysconfig
