@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+import io
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from types import MappingProxyType, TracebackType
@@ -15,12 +16,14 @@ import pyarrow.types as pt
 from deltaberg.datafile.column_metrics import LeafMetrics, MetricsBuilder
 from deltaberg.datafile.errors import DataFileError
 from deltaberg.datafile.file_schema import PARQUET_FIELD_ID, child_fields, file_fields, is_list
+from deltaberg.datafile.parquet_annotation import VARIANT_MARK, annotated, variant_elements
 from deltaberg.datafile.projection import Projection, ReadField
 from deltaberg.errors import DeltabergError
 from deltaberg.storage import Storage, StorageError
 
 _ROW_GROUP_BYTES = 64 << 20
 _ROW_GROUP_ROWS = 1 << 20
+_VARIANT_GROUP = pa.struct([pa.field("metadata", pa.binary(), False), pa.field("value", pa.binary(), False)])
 _NO_VALUES: Mapping[bytes, bytes] = MappingProxyType({})
 
 
@@ -43,7 +46,8 @@ class WrittenFiles:
 def parquet_schema(fields: Sequence[ReadField]) -> pa.Schema:
     """The Arrow schema of files that hold ``fields`` under their physical names and with their field ids.
 
-    Columns of type null are left out, structs of nothing else too: both formats keep them out of data files.
+    Columns of type null are left out, structs of nothing else too: both formats keep them out of data files. Fields
+    of kind "uuid" and "variant" are annotated as such; a Variant is written as metadata and value, not shredded.
     Raises DataFileError for a list or map of nulls.
     """
     kept = [made for made in map(_stored_field, fields) if made is not None]
@@ -56,6 +60,8 @@ def _stored_field(field: ReadField) -> pa.Field | None:
         return None
     if field.kind == "uuid":
         kind = pa.uuid()
+    elif field.kind == "variant":
+        kind = _VARIANT_GROUP
     elif field.children:
         there = [made for made in map(_stored_field, field.children) if made is not None]
         if pt.is_struct(kind):
@@ -68,7 +74,9 @@ def _stored_field(field: ReadField) -> pa.Field | None:
             kind = pa.map_(there[0].with_name("key"), there[1].with_name("value"))
         else:
             kind = pa.list_(there[0].with_name("element"))
-    metadata = None if field.field_id is None else {PARQUET_FIELD_ID: str(field.field_id).encode()}
+    metadata = {} if field.field_id is None else {PARQUET_FIELD_ID: str(field.field_id).encode()}
+    if field.kind == "variant":
+        metadata[VARIANT_MARK] = b""
     return pa.field(field.physical_name, kind, field.nullable, metadata)
 
 
@@ -190,9 +198,12 @@ class _OpenFile:
         self._created: AbstractContextManager[pa.NativeFile] = storage.create(location)
         self._sink = self._created.__enter__()
         self._footers: list[pq.FileMetaData] = []
+        self._variants = variant_elements(schema)
+        # Where there are Variants, the footer is held back to be annotated.
+        self._held = _HeldFooter(self._sink) if self._variants else None
         try:
             self._writer = pq.ParquetWriter(
-                self._sink,
+                self._sink if self._held is None else pa.PythonFile(self._held, mode="w"),
                 schema,
                 compression=compression,
                 store_schema=False,
@@ -215,7 +226,11 @@ class _OpenFile:
 
     def close(self) -> tuple[int, Any]:
         try:
+            if self._held is not None:
+                self._held.begin()
             self._writer.close()
+            if self._held is not None:
+                self._held.end(self._variants)
             size = int(self._sink.tell())
         except (pa.ArrowException, OSError) as error:
             raise _failure(self.location, error) from error
@@ -224,8 +239,42 @@ class _OpenFile:
 
     def abandon(self) -> None:
         """Leave nothing behind."""
+        # pyarrow's writer would write its footer when it is collected.
+        self._writer.is_open = False
         stop = DataFileError(f"Cannot write {self.location}: the writer was abandoned")
         self._created.__exit__(type(stop), stop, None)
+
+
+class _HeldFooter(io.RawIOBase):
+    """Passes on what is written, and keeps the footer back from ``begin`` until ``end`` annotates it."""
+
+    def __init__(self, sink: pa.NativeFile) -> None:
+        super().__init__()
+        self._sink = sink
+        self._kept: list[bytes] | None = None
+
+    def writable(self) -> bool:
+        return True
+
+    def tell(self) -> int:
+        return int(self._sink.tell()) + sum(map(len, self._kept or ()))
+
+    def write(self, data: Any, /) -> int:
+        if self._kept is None:
+            self._sink.write(data)
+        else:
+            self._kept.append(bytes(data))
+        return len(data)
+
+    def begin(self) -> None:
+        self._kept = []
+
+    def end(self, variants: Collection[int]) -> None:
+        tail = b"".join(self._kept or ())
+        length = int.from_bytes(tail[-8:-4], "little")
+        before, footer = tail[: -8 - length], annotated(tail[-8 - length : -8], variants)
+        self._kept = None
+        self._sink.write(b"".join((before, footer, len(footer).to_bytes(4, "little"), tail[-4:])))
 
 
 def _failure(location: str, error: Exception) -> DeltabergError:

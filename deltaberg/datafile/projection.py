@@ -302,7 +302,8 @@ class _Struct:
         for column, position, child in zip(self.below, self._positions, self._field.children, strict=True):
             made = column.convert(empty if position is None else stored[position])
             _require(made, child, (*self._path, child.name), mask)
-            arrays.append(made)
+            # What is null only because its parent is must not be null itself where the type says so.
+            arrays.append(made if child.nullable else without_nulls(made))
         if not arrays:
             return pa.array([{}] * len(array), self._field.type, mask=None if mask is None else mask.to_numpy(False))
         return pa.StructArray.from_arrays(arrays, fields=list(self._field.type), mask=mask)
@@ -395,6 +396,28 @@ class _Variant:
         arrays = [whole[child.name] for child in self._field.type]
         mask = array.is_null() if array.null_count else None
         return pa.StructArray.from_arrays(arrays, fields=list(self._field.type), mask=mask)
+
+
+def without_nulls(array: pa.Array) -> pa.Array:
+    """The same values, with anything where there were nulls."""
+    if not array.null_count:
+        return array
+    kind = array.type
+    if isinstance(kind, pa.BaseExtensionType):
+        return pa.ExtensionArray.from_storage(kind, without_nulls(array.storage))
+    if pt.is_struct(kind):
+        below = [
+            array.field(index) if field.nullable else without_nulls(array.field(index))
+            for index, field in enumerate(kind)
+        ]
+        return pa.StructArray.from_arrays(below, fields=list(kind))
+    if pt.is_list(kind):
+        return pa.ListArray.from_arrays(array.offsets, array.values, type=kind)
+    if pt.is_map(kind):
+        return pa.MapArray.from_arrays(array.offsets, array.keys, array.items, type=kind)
+    if pt.is_null(kind):
+        return array
+    return pa.Array.from_buffers(kind, len(array), [None, *array.buffers()[1:]], 0, array.offset)
 
 
 def _compact_offsets(array: pa.Array) -> tuple[pa.Array, int, int]:

@@ -28,6 +28,31 @@ def read_struct(data: bytes) -> Struct:
         raise ThriftError("it ends in the middle of a value") from error
 
 
+def list_ends(data: bytes, number: int) -> list[tuple[int, int]]:
+    """For each struct in the list that is field ``number`` of a struct: where it ends, and the id of its last field.
+
+    The fields before that list must have ids below 16 more than the one before them, as writers make them.
+    """
+    at = found = 0
+    while data[at]:
+        header = data[at]
+        found += header >> 4
+        at += 1
+        if found == number and header & 15 == _LIST:
+            count = data[at] >> 4
+            at += 1
+            if count == 15:
+                count, at = _varint(data, at)
+            ends = []
+            for _ in range(count):
+                fields, at = _struct(data, at, 0)
+                ends.append((at, max(fields, default=0)))
+            return ends
+        if header & 15 not in (_TRUE, _FALSE):
+            _, at = _value(data, at, header & 15, 0)
+    raise ThriftError(f"it has no list {number}")
+
+
 def _varint(data: bytes, at: int) -> tuple[int, int]:
     byte = data[at]
     if byte < 0x80:

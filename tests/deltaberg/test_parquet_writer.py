@@ -253,6 +253,42 @@ def test_after_a_failure_no_file_is_left_behind(storage: Storage, tmp_path: Path
     assert os.listdir(tmp_path) == []
 
 
+def test_variants_are_annotated_wherever_they_stand(storage: Storage, tmp_path: Path) -> None:
+    plain = pa.struct([("metadata", pa.binary()), ("value", pa.binary())])
+    one = {"metadata": b"\x01\x00\x00", "value": b"\x0c\x07"}
+    element = field("element", plain, 4, kind="variant")
+    inner = pa.struct([("a", pa.int32()), ("w", plain)])
+    fields = (
+        field("id", pa.int64(), 1),
+        field("v", plain, 2, kind="variant"),
+        field("l", pa.list_(pa.field("element", plain)), 3, children=(element,)),
+        field("s", inner, 5, children=(field("a", pa.int32(), 6), field("w", plain, 7, kind="variant"))),
+        field("m", pa.map_(pa.string(), plain), 8,
+              children=(field("key", pa.string(), 9, nullable=False), field("value", plain, 10, kind="variant"))),
+        field("z", plain, 11, kind="variant"),
+    )  # fmt: skip
+    rows = [
+        {"id": 1, "v": one, "l": [one, None], "s": {"a": 1, "w": one}, "m": [("k", one)], "z": None},
+        {"id": 2, "v": None, "l": None, "s": None, "m": None, "z": one},
+    ]
+    schema = pa.schema([pa.field(each.name, each.type) for each in fields])
+    written = write(storage, tmp_path, parquet_schema(fields), pa.RecordBatch.from_pylist(rows, schema))
+    file = tmp_path / "0.parquet"
+    assert written.files["file_size_in_bytes"].to_pylist() == [file.stat().st_size]
+    text = str(pq.ParquetFile(file).schema)
+    annotated = [line.strip() for line in text.splitlines() if "Variant(1)" in line]
+    assert annotated == [
+        "optional group field_id=2 v (Variant(1)) {",
+        "optional group field_id=4 element (Variant(1)) {",
+        "optional group field_id=7 w (Variant(1)) {",
+        "optional group field_id=10 value (Variant(1)) {",
+        "optional group field_id=11 z (Variant(1)) {",
+    ]
+    with ParquetSource(storage, str(file)) as source:
+        (batch,) = source.iter_batches(fields, match="id")
+    assert batch.to_pylist() == rows
+
+
 def test_what_cannot_be_written_is_refused(storage: Storage, tmp_path: Path) -> None:
     with pytest.raises(DataFileError, match="it would have no columns"):
         ParquetFileWriter(storage, str, parquet_schema([field("v", pa.null(), 1)]))

@@ -220,6 +220,24 @@ def test_required_parents_and_children_are_told_from_null_parents() -> None:
     ]
 
 
+def test_required_fields_below_null_parents_have_no_nulls_of_their_own() -> None:
+    inner = pa.struct([stored("x", pa.int32(), 3), stored("t", pa.string(), 4), stored("l", pa.list_(pa.int32()), 5)])
+    data = batch(
+        [{"s": {"i": {"x": 1, "t": "a", "l": [1]}}}, {"s": None}], stored("s", pa.struct([stored("i", inner, 2)]), 1)
+    )
+    below = (
+        field("x", pa.int32(), 3, nullable=False),
+        field("t", pa.string(), 4, nullable=False),
+        list_field("l", 5, field("element", pa.int32(), 6), nullable=False),
+    )
+    wanted = struct_field("s", 1, struct_field("i", 2, *below, nullable=False))
+    result = project(data, None, [wanted], match="id")
+    result.validate(full=True)
+    assert result.to_pylist() == [{"s": {"i": {"x": 1, "t": "a", "l": [1]}}}, {"s": None}]
+    required = result["s"].field(0)
+    assert [required.null_count, *(required.field(index).null_count for index in range(3))] == [0, 0, 0, 0]
+
+
 def test_required_columns_of_a_file_are_read_as_optional_ones() -> None:
     kind = pa.struct([stored("x", pa.int32(), 2, False)])
     data = batch([{"s": {"x": 1}}], stored("s", kind, 1, False))
