@@ -8,7 +8,7 @@ from itertools import count
 from types import TracebackType
 from typing import TYPE_CHECKING
 
-from deltaberg.errors import CommitStateUnknown, error_context
+from deltaberg.errors import CommitStateUnknown, DeltabergError, error_context
 from deltaberg.iceberg.commit import commit_to_catalog, commit_to_folder, commit_waits, delete_trimmed_metadata
 from deltaberg.iceberg.errors import IcebergConflict, InvalidIcebergRequest
 from deltaberg.iceberg.format_version import requested_version
@@ -94,6 +94,8 @@ class Transaction:
         self._numbers = count()
         self._snapshot_ids: set[int] = set()
         self._closed = False
+        # True from the moment a commit may have taken place: from then on no file may be deleted.
+        self._undecided = False
         if not creates and base.metadata.table_uuid is not None:
             self._requirements.append(AssertTableUuid(uuid=base.metadata.table_uuid))
 
@@ -384,7 +386,10 @@ class Transaction:
                 self._closed = True
                 raise
             except BaseException:
-                self.abort()
+                if self._undecided:
+                    self._closed = True
+                else:
+                    self.abort()
                 raise
 
     def abort(self) -> None:
@@ -406,12 +411,19 @@ class Transaction:
                 base = self._refreshed(base)
             now = self._surroundings.now_ms() if timestamp_ms is None else timestamp_ms
             metadata, updates = self._produce(base, manifests, now, retried=attempt > 0)
+            self._undecided = True
             try:
                 location = self._swap(base, metadata, updates)
+            except CommitStateUnknown:
+                raise
             except IcebergConflict:
+                self._undecided = False
                 if attempt == retries or self._creates:
                     raise
                 continue
+            except DeltabergError:
+                self._undecided = False
+                raise
             return self._committed(base, metadata, location, manifests, updates)
         raise IcebergConflict("Cannot commit: other commits were faster every time")
 

@@ -301,6 +301,27 @@ def test_a_write_that_reports_an_error_is_looked_into(
         assert len([name for name in metadata_files(table) if name.endswith(".avro")]) == 2
 
 
+@pytest.mark.parametrize("written", [True, False])
+def test_an_interruption_during_the_commit_deletes_nothing(
+    table: Table, data_files: Any, monkeypatch: pytest.MonkeyPatch, written: bool
+) -> None:
+    storage = Meddling(open_storage())
+    meddled = Table.open(table.location, storage)  # type: ignore[arg-type]
+
+    def interrupt(location: str, data: bytes) -> None:
+        if written:
+            open_storage().put_if_absent(location, data)
+        raise KeyboardInterrupt
+
+    transaction = meddled.transaction()
+    transaction.snapshot("append").add_files(data_files.write(SCHEMA, rows(1)))
+    monkeypatch.setattr(storage, "put_if_absent", interrupt, raising=False)
+    with transaction, pytest.raises(KeyboardInterrupt):
+        transaction.commit()
+    assert len([name for name in metadata_files(table) if name.endswith(".avro")]) == 2
+    assert ids_of(table.refresh()) == ([1] if written else [])
+
+
 def table_text(table: Table) -> str:
     return Path(table.metadata_location).read_text()
 
