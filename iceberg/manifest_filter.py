@@ -22,6 +22,7 @@ from deltaberg.storage import Storage
 class Doomed:
     """The files to take out, as keys of ``file_entries.file_keys``; ``everything`` takes out all.
 
+    ``takes_vectors_along``: the deletion vectors of data files that are taken out go too (version 3 has them).
     The sequence number and spec ranges, where all entries state them, tell which manifests need not be read.
     """
 
@@ -30,6 +31,7 @@ class Doomed:
     )
     spec_ids: set[int] | None = field(default_factory=set)
     everything: bool = False
+    takes_vectors_along: bool = False
     _sequence_numbers: list[tuple[int, int]] | None = field(default_factory=list)
 
     def add(self, batch: pa.RecordBatch) -> None:
@@ -52,7 +54,21 @@ class Doomed:
         self._sequence_numbers += zip(pairs["data"].to_pylist(), pairs["file"].to_pylist(), strict=True)
 
     def __bool__(self) -> bool:
-        return self.everything or any(len(array) for arrays in self.keys.values() for array in arrays)
+        return self.everything or any(self._has(content) for content in ManifestContent)
+
+    def _has(self, content: ManifestContent) -> bool:
+        return any(len(array) for array in self.keys[content])
+
+    def gone(self, batch: pa.RecordBatch, content: ManifestContent) -> pa.Array:
+        """Which files of a batch are to be taken out."""
+        if self.everything:
+            return pa.array([True] * batch.num_rows, pa.bool_())
+        listed = pc.is_in(file_keys(batch), self.wanted(content))
+        if content is ManifestContent.DATA or not (self.takes_vectors_along and self._has(ManifestContent.DATA)):
+            return listed
+        vectors = pc.is_valid(batch.column("content_offset"))
+        orphaned = pc.is_in(batch.column("referenced_data_file"), self.wanted(ManifestContent.DATA))
+        return pc.or_(listed, pc.and_(vectors, orphaned))
 
     def wanted(self, content: ManifestContent) -> pa.Array:
         """The distinct keys of one kind."""
@@ -66,7 +82,9 @@ class Doomed:
             return True
         if self.spec_ids is not None and manifest.partition_spec_id not in self.spec_ids:
             return False
-        if not any(len(array) for array in self.keys[manifest.content]):
+        if manifest.content is ManifestContent.DELETES and self.takes_vectors_along and self._has(ManifestContent.DATA):
+            return True
+        if not self._has(manifest.content):
             return False
         if self._sequence_numbers is None:
             return True
@@ -91,8 +109,7 @@ def filter_manifest(
     manifest: ManifestFile, doomed: Doomed, *, folder: ManifestFolder, storage: Storage, metadata: TableMetadata
 ) -> FilteredManifest | None:
     """Rewrite a manifest without the doomed files, which stay in it as deleted entries; None when it has none of them."""
-    keys = None if doomed.everything else doomed.wanted(manifest.content)
-    if keys is not None and not _lists_any(storage, manifest, metadata, keys):
+    if not any(True for _ in _gone(storage, manifest, metadata, doomed)):
         return None
     found: list[pa.Array] = []
     removed = SnapshotTally()
@@ -100,10 +117,9 @@ def filter_manifest(
     def entries() -> Iterator[pa.RecordBatch]:
         for batch in read_manifest(storage, manifest, metadata):
             live = batch.filter(pc.not_equal(batch.column("status"), DELETED))
-            names = file_keys(live)
-            gone = pa.array([True] * live.num_rows) if keys is None else pc.is_in(names, keys)
-            found.append(names.filter(gone))
+            gone = doomed.gone(live, manifest.content)
             dead = live.filter(gone)
+            found.append(file_keys(dead))
             removed.remove(dead)
             yield as_status(live.filter(pc.invert(gone)), EXISTING)
             yield as_deleted(dead, folder.snapshot_id)
@@ -125,9 +141,12 @@ def as_deleted(batch: pa.RecordBatch, snapshot_id: int) -> pa.RecordBatch:
     return with_columns(as_status(batch, DELETED), {"snapshot_id": ids})
 
 
-def _lists_any(storage: Storage, manifest: ManifestFile, metadata: TableMetadata, keys: pa.Array) -> bool:
+def _gone(
+    storage: Storage, manifest: ManifestFile, metadata: TableMetadata, doomed: Doomed
+) -> Iterator[pa.RecordBatch]:
+    """The doomed files that a manifest lists."""
     for batch in read_manifest(storage, manifest, metadata):
         live = batch.filter(pc.not_equal(batch.column("status"), DELETED))
-        if pc.any(pc.is_in(file_keys(live), keys), min_count=0).as_py():
-            return True
-    return False
+        dead = live.filter(doomed.gone(live, manifest.content))
+        if dead.num_rows:
+            yield dead

@@ -70,7 +70,7 @@ class SnapshotBuilder:
         self._tally = SnapshotTally()
         self._new: list[NewManifest] = []
         self._kept: list[ManifestFile] | None = None
-        self._doomed = Doomed()
+        self._doomed = Doomed(takes_vectors_along=metadata.format_version >= 3)
         self._filtered: dict[_Key, FilteredManifest | None] = {}
         self._merged: dict[tuple[_Key, ...], tuple[NewManifest, ...]] = {}
         self._attempts = count()

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from deltaberg.errors import CommitStateUnknown, DeltabergError, error_context
 from deltaberg.iceberg.commit import commit_to_catalog, commit_to_folder, commit_waits, delete_trimmed_metadata
+from deltaberg.iceberg.concurrent_snapshots import check_between
 from deltaberg.iceberg.errors import IcebergConflict, InvalidIcebergRequest
 from deltaberg.iceberg.format_version import requested_version
 from deltaberg.iceberg.metadata_builder import MetadataBuilder
@@ -436,29 +437,8 @@ class Transaction:
             raise IcebergConflict("Cannot commit: the table's format version changed; read the table again")
         for action in self._actions:
             if isinstance(action, SnapshotBuilder):
-                self._check_between(action, current.metadata)
+                check_between(action, self._base.metadata, current.metadata)
         return current
-
-    def _check_between(self, builder: SnapshotBuilder, current: TableMetadata) -> None:
-        """What deletes or replaces rows must not overlook changes of others; appends of others do no harm."""
-        branch = builder.request.branch
-        if builder.is_pure_append or branch is None:
-            return
-        before = self._base.metadata.refs.get(branch)
-        after = current.refs.get(branch)
-        before_id = None if before is None else before.snapshot_id
-        if after is None or after.snapshot_id == before_id:
-            return
-        if builder.is_explicit:
-            raise IcebergConflict(f"Cannot commit: branch {branch} moved to snapshot {after.snapshot_id}")
-        for snapshot in current.ancestors(after.snapshot_id):
-            if snapshot.snapshot_id == before_id:
-                return
-            if snapshot.operation != Operation.APPEND.value:
-                raise IcebergConflict(
-                    f"Cannot commit: snapshot {snapshot.snapshot_id} ({snapshot.operation}) changed branch {branch} "
-                    "meanwhile; read the table again and repeat the change"
-                )
 
     def _produce(
         self, base: Table, manifests: SnapshotManifests, now: int, *, retried: bool

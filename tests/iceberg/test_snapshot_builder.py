@@ -268,6 +268,19 @@ def test_deletion_vectors_are_added_and_replaced(new_table: Callable[..., Table]
     assert sum(batch.num_rows for batch in live_delete_files(table, table.metadata.current_snapshot)) == 1
 
 
+def test_a_data_file_takes_its_deletion_vector_along(new_table: Callable[..., Table], data_files: Any) -> None:
+    one, two = data_files.write(SCHEMA, rows(1, 2)), data_files.write(SCHEMA, rows(3, 4))
+    table = committed(new_table(3), "append", add=[one, two])
+    vectors = [deletion_vector(data_files.folder, each["file_path"][0].as_py(), 0) for each in (one, two)]
+    table = committed(table, "delete", add=vectors)
+    table = committed(table, "delete", delete=one)
+    assert ids_of(table) == [4]
+    (left,) = live_delete_files(table, table.metadata.current_snapshot)
+    assert left["referenced_data_file"].to_pylist() == two["file_path"].to_pylist()
+    summary = summary_of(table)
+    assert (summary["removed-dvs"], summary["total-position-deletes"], summary["total-records"]) == ("1", "1", "2")
+
+
 def test_position_and_equality_deletes_of_version_2(new_table: Callable[..., Table], data_files: Any) -> None:
     table = committed(new_table(2), "append", add=data_files.write(SCHEMA, rows(1, 2, 3)))
     keys = Schema(schema_id=0, fields=(SCHEMA.fields[0],))
