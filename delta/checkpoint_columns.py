@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from deltaberg.delta.json_columns import PLAIN
-from deltaberg.delta.stats_json import stats_texts
+from deltaberg.delta.stats_json import stats_text
 
 STRING_MAP = pa.map_(pa.string(), pa.string())
 DELETION_VECTOR = pa.struct(
@@ -143,7 +143,7 @@ class AddColumn:
             "clusteringProvider": batch.column("clustering_provider"),
         }
         if self.stats_as_json:
-            columns["stats"] = stats_texts(stats, PLAIN)
+            columns["stats"] = stats_text(stats, PLAIN).array()
         if self.stats_as_struct:
             columns["stats_parsed"] = self._stats_values(stats)
             if self.partition_types:

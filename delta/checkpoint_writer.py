@@ -15,11 +15,14 @@ from deltaberg.delta.checkpoint_columns import REMOVE, SMALL_ACTIONS, AddColumn,
 from deltaberg.delta.last_checkpoint import hinted_version
 from deltaberg.delta.last_checkpoint_checksum import last_checkpoint_checksum
 from deltaberg.delta.log_path import LAST_CHECKPOINT, SIDECAR_FOLDER
+from deltaberg.delta.parallel_batches import in_order
 from deltaberg.storage.errors import StorageError
 from deltaberg.storage.protocol import Storage
 
-_GROUP_ROWS = 1 << 16
+_GROUP_ROWS = 1 << 15
 _SIDECAR_ROWS = 1 << 18
+# A missing column counts as null, but Spark asks for these even where it looks for nothing in them.
+_V1_ACTIONS = ("txn", "metaData", "protocol", "domainMetadata")
 _DICTIONARY = ["add.partitionValues.key_value.key", "remove.partitionValues.key_value.key"]
 
 
@@ -89,7 +92,7 @@ def write_checkpoint(
     prefix = f"{log_folder}/{state.version:020d}.checkpoint"
     if kind is CheckpointKind.CLASSIC:
         location, counts, sidecar_bytes = f"{prefix}.parquet", _Counts(), 0
-        types = {**{name: SMALL_ACTIONS[name] for name, _ in state.small_actions}, **_file_types(state)}
+        types = {name: SMALL_ACTIONS[name] for name in _V1_ACTIONS} | _file_types(state)
         with storage.create(location) as sink, _writer(sink, types) as writer:
             for group in (_small_groups(state.small_actions, counts), _file_groups(state, counts)):
                 for name, values in group:
@@ -104,7 +107,7 @@ def write_checkpoint(
             *(("sidecar", sidecar.to_json(now_ms)) for sidecar in sidecars),
         ]
         try:
-            _write_manifest(storage, location, actions, kind, counts)
+            _write_manifest(storage, location, actions, _file_types(state), kind, counts)
         except StorageError:
             _discard(storage, [f"{log_folder}/{SIDECAR_FOLDER}/{sidecar.name}" for sidecar in sidecars])
             raise
@@ -155,6 +158,7 @@ def _write_manifest(
     storage: Storage,
     location: str,
     actions: list[tuple[str, Mapping[str, object]]],
+    file_types: Mapping[str, pa.DataType],
     kind: CheckpointKind,
     counts: _Counts,
 ) -> None:
@@ -163,8 +167,7 @@ def _write_manifest(
         counts.actions += len(lines)
         storage.put(location, "".join(lines).encode())
         return
-    types = {name: SMALL_ACTIONS[name] for name, _ in actions}
-    types.setdefault("sidecar", SMALL_ACTIONS["sidecar"])
+    types = {**SMALL_ACTIONS, **file_types}
     with storage.create(location) as sink, _writer(sink, types) as writer:
         for name, values in _small_groups(tuple(actions), counts):
             writer.write_batch(_row_batch(name, values, types))
@@ -184,10 +187,13 @@ def _small_groups(
 
 
 def _file_groups(state: CheckpointState, counts: _Counts) -> Iterator[tuple[str, pa.Array]]:
-    for batch in _rebatched(state.adds):
-        counts.actions += batch.num_rows
-        counts.adds += batch.num_rows
-        yield "add", state.add_column.values(batch, state.partition_values(batch))
+    def add_values(batch: pa.RecordBatch) -> pa.Array:
+        return state.add_column.values(batch, state.partition_values(batch))
+
+    for values in in_order(add_values, _rebatched(state.adds)):
+        counts.actions += len(values)
+        counts.adds += len(values)
+        yield "add", values
     for batch in _rebatched(state.tombstones):
         counts.actions += batch.num_rows
         yield "remove", remove_values(batch)

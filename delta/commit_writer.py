@@ -4,23 +4,22 @@ from __future__ import annotations
 
 import io
 import json
-import os
 from collections.abc import Callable, Iterator, Mapping
-from concurrent.futures import ThreadPoolExecutor
 from typing import TypeAlias
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from deltaberg.delta.errors import DeltaError
-from deltaberg.delta.json_columns import EMBEDDED, PLAIN
-from deltaberg.delta.stats_json import record_count_texts, stats_texts
+from deltaberg.delta.json_columns import EMBEDDED, PLAIN, JsonText, constant, of_array
+from deltaberg.delta.parallel_batches import in_order
+from deltaberg.delta.stats_json import record_count_text, stats_text
 
 _SLICE_BYTES = 1 << 27  # text made at once; Arrow's string columns end at 2 GiB
 _SLICE_ROWS = 1 << 14
 _LEAF_BYTES = 64  # a name, a number and the punctuation between them
 
-_Members: TypeAlias = list[tuple[str, pa.Array]]
+_Members: TypeAlias = list[tuple[str, JsonText]]
 
 
 class CommitWriter:
@@ -53,14 +52,9 @@ class CommitWriter:
     def _lines(self, batch: pa.RecordBatch, name: str, members: Callable[[pa.RecordBatch], _Members]) -> None:
         def text(part: pa.RecordBatch) -> memoryview:
             body = PLAIN.object(members(part), rows=part.num_rows)
-            return _text_bytes(pc.binary_join_element_wise("{" + PLAIN.key(name), body, "}\n", ""))
+            return _text_bytes(body.between("{" + PLAIN.key(name), "}\n").array())
 
-        parts = list(_slices(batch))
-        if len(parts) < 2:
-            self._sink.writelines(map(text, parts))
-            return
-        with ThreadPoolExecutor(max_workers=min(len(parts), os.cpu_count() or 1)) as pool:  # Arrow releases the GIL
-            self._sink.writelines(pool.map(text, parts))
+        self._sink.writelines(in_order(text, _slices(batch)))
 
 
 def _add_members(batch: pa.RecordBatch) -> _Members:
@@ -71,8 +65,7 @@ def _add_members(batch: pa.RecordBatch) -> _Members:
     ]
     stats = batch.column("stats")
     if stats.null_count < len(stats):
-        text = stats_texts(stats, EMBEDDED)
-        fields.append(("stats", pc.binary_join_element_wise('"', text, '"', "")))
+        fields.append(("stats", stats_text(stats, EMBEDDED).between('"', '"')))
     fields.extend(_tag_member(batch))
     fields.extend(_deletion_vector_member(batch))
     fields.extend(_row_tracking_members(batch))
@@ -91,7 +84,7 @@ def _remove_members(batch: pa.RecordBatch, deletion_timestamp_ms: int, data_chan
         ("extendedFileMetadata", _constant("true", batch)),
         partition_values,
         size,
-        ("stats", pc.binary_join_element_wise('"', record_count_texts(batch.column("stats"), EMBEDDED), '"', "")),
+        ("stats", record_count_text(batch.column("stats"), EMBEDDED).between('"', '"')),
     ]
     fields.extend(_tag_member(batch))
     fields.extend(_deletion_vector_member(batch))
@@ -113,13 +106,13 @@ def _identity_members(batch: pa.RecordBatch) -> _Members:
     ]
 
 
-def _tag_member(batch: pa.RecordBatch) -> Iterator[tuple[str, pa.Array]]:
+def _tag_member(batch: pa.RecordBatch) -> Iterator[tuple[str, JsonText]]:
     tags = batch.column("tags")
     if tags.null_count < len(tags):
         yield "tags", PLAIN.string_map(tags)
 
 
-def _deletion_vector_member(batch: pa.RecordBatch) -> Iterator[tuple[str, pa.Array]]:
+def _deletion_vector_member(batch: pa.RecordBatch) -> Iterator[tuple[str, JsonText]]:
     vectors = batch.column("deletion_vector")
     if vectors.null_count == len(vectors):
         return
@@ -134,18 +127,17 @@ def _deletion_vector_member(batch: pa.RecordBatch) -> Iterator[tuple[str, pa.Arr
         text = PLAIN.scalar(pc.struct_field(vectors, column))
         assert text is not None
         fields.append((name, text))
-    objects = PLAIN.object(fields, rows=len(vectors))
-    yield "deletionVector", pc.if_else(pc.is_valid(vectors), objects, pa.scalar(None, pa.string()))
+    yield "deletionVector", PLAIN.object(fields, rows=len(vectors)).where(pc.is_valid(vectors))
 
 
-def _row_tracking_members(batch: pa.RecordBatch) -> Iterator[tuple[str, pa.Array]]:
+def _row_tracking_members(batch: pa.RecordBatch) -> Iterator[tuple[str, JsonText]]:
     for name, column in (("baseRowId", "base_row_id"), ("defaultRowCommitVersion", "default_row_commit_version")):
         values = batch.column(column)
         if values.null_count < len(values):
-            yield name, pc.cast(values, pa.string())
+            yield name, of_array(pc.cast(values, pa.string()))
 
 
-def _required(batch: pa.RecordBatch, column: str) -> pa.Array:
+def _required(batch: pa.RecordBatch, column: str) -> JsonText:
     values = batch.column(column)
     if values.null_count:
         row = pc.index(pc.is_null(values), True).as_py()
@@ -156,8 +148,8 @@ def _required(batch: pa.RecordBatch, column: str) -> pa.Array:
     return text
 
 
-def _constant(text: str, batch: pa.RecordBatch) -> pa.Array:
-    return pa.repeat(pa.scalar(text), batch.num_rows)
+def _constant(text: str, batch: pa.RecordBatch) -> JsonText:
+    return constant(text, batch.num_rows)
 
 
 def _slices(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:

@@ -6,15 +6,15 @@ import os
 from collections import deque
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
+from typing import TypeVar
 
 import pyarrow as pa
 
 _AHEAD = 2
+_Result = TypeVar("_Result")
 
 
-def in_order(
-    work: Callable[[pa.RecordBatch], pa.RecordBatch], batches: Iterator[pa.RecordBatch]
-) -> Iterator[pa.RecordBatch]:
+def in_order(work: Callable[[pa.RecordBatch], _Result], batches: Iterator[pa.RecordBatch]) -> Iterator[_Result]:
     """``work`` of each batch in the order of the batches; at most a few batches for each processor are held.
 
     The kernels of Arrow run outside the interpreter's lock, so threads suffice. A lone batch gets none.
@@ -27,7 +27,7 @@ def in_order(
         yield work(first)
         return
     threads = os.cpu_count() or 1
-    pending: deque[Future[pa.RecordBatch]] = deque()
+    pending: deque[Future[_Result]] = deque()
     pool = ThreadPoolExecutor(threads, thread_name_prefix="delta-log")
     try:
         pending.extend((pool.submit(work, first), pool.submit(work, second)))

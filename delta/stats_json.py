@@ -12,10 +12,10 @@ from collections.abc import Iterator
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from deltaberg.delta.json_columns import JsonColumns
+from deltaberg.delta.json_columns import JsonColumns, JsonText
 
 
-def stats_texts(stats: pa.Array, json: JsonColumns) -> pa.Array:
+def stats_text(stats: pa.Array, json: JsonColumns) -> JsonText:
     """The JSON of a column shaped like ``ADD_SCHEMA``'s ``stats``; null where the struct is null.
 
     Members that are null are left out, as are columns of types for which Delta keeps no bounds (binary, variant, ...).
@@ -27,30 +27,27 @@ def stats_texts(stats: pa.Array, json: JsonColumns) -> pa.Array:
             fields.append((name, _nested(pc.struct_field(stats, column), json, rows)))
     if stats.type.get_field_index("tight_bounds") >= 0:
         fields.append(("tightBounds", _scalar(pc.struct_field(stats, "tight_bounds"), json)))
-    texts = json.object([(name, text) for name, text in fields if text.null_count < rows], rows=rows)
-    return pc.if_else(pc.is_valid(stats), texts, pa.scalar(None, pa.string())) if stats.null_count else texts
+    return json.object([(name, text) for name, text in fields if not text.is_null], rows=rows).where(pc.is_valid(stats))
 
 
-def record_count_texts(stats: pa.Array, json: JsonColumns) -> pa.Array:
+def record_count_text(stats: pa.Array, json: JsonColumns) -> JsonText:
     """``{"numRecords":n}``: all that the statistics of a ``remove`` are asked for; null where it is unknown."""
-    count = _scalar(pc.struct_field(stats, "num_records"), json)
-    return pc.binary_join_element_wise("{" + json.key("numRecords"), count, "}", "")
+    return _scalar(pc.struct_field(stats, "num_records"), json).between("{" + json.key("numRecords"), "}")
 
 
-def _scalar(values: pa.Array, json: JsonColumns) -> pa.Array:
+def _scalar(values: pa.Array, json: JsonColumns) -> JsonText:
     text = json.scalar(values)
     assert text is not None
     return text
 
 
-def _nested(values: pa.Array, json: JsonColumns, rows: int) -> pa.Array:
-    texts = json.object(list(_members(values, json, rows)), rows=rows)
-    return pc.if_else(pc.is_valid(values), texts, pa.scalar(None, pa.string())) if values.null_count else texts
+def _nested(values: pa.Array, json: JsonColumns, rows: int) -> JsonText:
+    return json.object(list(_members(values, json, rows)), rows=rows).where(pc.is_valid(values))
 
 
-def _members(values: pa.Array, json: JsonColumns, rows: int) -> Iterator[tuple[str, pa.Array]]:
+def _members(values: pa.Array, json: JsonColumns, rows: int) -> Iterator[tuple[str, JsonText]]:
     for index, field in enumerate(values.type):
-        child = pc.struct_field(values, index)
+        child = pc.struct_field(values, [index])
         text = _nested(child, json, rows) if pa.types.is_struct(field.type) else json.scalar(child)
-        if text is not None and text.null_count < rows:
+        if text is not None and not text.is_null:
             yield field.name, text

@@ -11,7 +11,7 @@ import base64
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from deltaberg.delta.json_columns import PLAIN
+from deltaberg.delta.json_columns import PLAIN, of_array
 from deltaberg.delta.types import (
     ArrayType,
     BinaryType,
@@ -49,10 +49,10 @@ def json_text(values: pa.Array, delta_type: DeltaType) -> pa.Array:
             return values
         case StructType(fields=fields):
             members = [
-                (field.name, json_text(pc.struct_field(values, [index]), field.type))
+                (field.name, of_array(json_text(pc.struct_field(values, [index]), field.type)))
                 for index, field in enumerate(fields)
             ]
-            return _where_valid(values, PLAIN.object(members, rows=len(values)))
+            return PLAIN.object(members, rows=len(values)).where(pc.is_valid(values)).array()
         case ArrayType(element_type=element):
             texts = pc.fill_null(json_text(values.values, element), "null")
             joined = pc.binary_join(pa.ListArray.from_arrays(values.offsets, texts), ",")
@@ -65,16 +65,16 @@ def json_text(values: pa.Array, delta_type: DeltaType) -> pa.Array:
             return _where_valid(values, pc.binary_join_element_wise("{", joined, "}", ""))
         case BinaryType() | GeometryType() | GeographyType():
             encoded = [None if each is None else base64.b64encode(each).decode() for each in values.to_pylist()]
-            return PLAIN.string(pa.array(encoded, pa.string()))
+            return PLAIN.string(pa.array(encoded, pa.string())).array()
         case _:
             text = PLAIN.scalar(values)
-            return pa.nulls(len(values), pa.string()) if text is None else text
+            return pa.nulls(len(values), pa.string()) if text is None else text.array()
 
 
 def _names(texts: pa.Array) -> pa.Array:
     """Member names from JSON texts of keys: what is no string yet becomes one."""
     quoted = pc.starts_with(texts, '"')
-    return pc.if_else(quoted, texts, PLAIN.string(texts))
+    return pc.if_else(quoted, texts, PLAIN.string(texts).array())
 
 
 def _where_valid(values: pa.Array, texts: pa.Array) -> pa.Array:

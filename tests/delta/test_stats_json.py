@@ -9,7 +9,7 @@ import json
 import pyarrow as pa
 
 from deltaberg.delta.json_columns import EMBEDDED, PLAIN
-from deltaberg.delta.stats_json import record_count_texts, stats_texts
+from deltaberg.delta.stats_json import record_count_text, stats_text
 
 BOUNDS = pa.struct(
     [
@@ -48,7 +48,7 @@ FULL = {
 
 
 def test_every_member_stands_where_the_protocol_puts_it() -> None:
-    (text,) = stats_texts(pa.array([FULL], STATS), PLAIN).to_pylist()
+    (text,) = stats_text(pa.array([FULL], STATS), PLAIN).array().to_pylist()
     assert json.loads(text, parse_float=decimal.Decimal) == {
         "numRecords": 3,
         "minValues": {
@@ -66,22 +66,22 @@ def test_every_member_stands_where_the_protocol_puts_it() -> None:
 
 def test_embedded_text_is_the_plain_text_inside_a_string() -> None:
     stats = pa.array([FULL, None, {"num_records": 1}], STATS)
-    plain, embedded = stats_texts(stats, PLAIN).to_pylist(), stats_texts(stats, EMBEDDED).to_pylist()
+    plain, embedded = stats_text(stats, PLAIN).array().to_pylist(), stats_text(stats, EMBEDDED).array().to_pylist()
     assert [None if text is None else json.loads(f'"{text}"') for text in embedded] == plain
 
 
 def test_unknown_members_are_left_out_row_by_row() -> None:
     stats = pa.array([None, {"num_records": 7}, {"num_records": None, "null_count": {"id": None}}], STATS)
-    assert stats_texts(stats, PLAIN).to_pylist() == [None, '{"numRecords":7}', '{"nullCount":{}}']
+    assert stats_text(stats, PLAIN).array().to_pylist() == [None, '{"numRecords":7}', '{"nullCount":{}}']
 
 
 def test_a_null_struct_hides_what_its_children_hold() -> None:
     bounds = pa.array([{"id": 1}], pa.struct([("id", pa.int64())]))
     hidden = pa.StructArray.from_arrays([bounds.field("id")], names=["id"], mask=pa.array([True]))
     stats = pa.StructArray.from_arrays([pa.array([5]), hidden], names=["num_records", "min_values"])
-    assert stats_texts(stats, PLAIN).to_pylist() == ['{"numRecords":5}']
+    assert stats_text(stats, PLAIN).array().to_pylist() == ['{"numRecords":5}']
 
 
 def test_a_remove_states_the_record_count_alone() -> None:
     stats = pa.array([FULL, None], STATS)
-    assert record_count_texts(stats, PLAIN).to_pylist() == ['{"numRecords":3}', None]
+    assert record_count_text(stats, PLAIN).array().to_pylist() == ['{"numRecords":3}', None]

@@ -1,0 +1,127 @@
+"""Which features a table declares: those that it uses, with those that they require, and no others."""
+
+from __future__ import annotations
+
+import pytest
+
+from deltaberg.delta.column_mapping import MappingMode
+from deltaberg.delta.create_table import new_metadata
+from deltaberg.delta.errors import InvalidDeltaRequest
+from deltaberg.delta.protocol import Protocol
+from deltaberg.delta.required_protocol import features_in_use, new_protocol, upgraded_protocol
+from deltaberg.delta.types import (
+    ArrayType,
+    DeltaType,
+    GeometryType,
+    LongType,
+    MapType,
+    StringType,
+    StructField,
+    StructType,
+    TimestampNtzType,
+    VariantType,
+)
+
+
+def used(
+    configuration: dict[str, str] | None = None,
+    kind: DeltaType | None = None,
+    field_metadata: dict[str, object] | None = None,
+    mode: MappingMode = MappingMode.NONE,
+    domains: tuple[str, ...] = (),
+) -> set[str]:
+    schema = StructType(fields=(StructField(name="c", type=kind or LongType(), metadata=field_metadata or {}),))
+    made = new_metadata(schema, table_id="t", created_time_ms=1, configuration=configuration or {}, column_mapping=mode)
+    return set(features_in_use(made, domains=domains))
+
+
+@pytest.mark.parametrize(
+    ("found", "expected"),
+    [
+        (used(), set()),
+        (used({"delta.appendOnly": "true"}), {"appendOnly"}),
+        (used({"delta.appendOnly": "false"}), set()),
+        (used({"delta.enableTypeWidening": "true"}), {"typeWidening"}),
+        (used({"delta.enableRowTracking": "true"}), {"rowTracking", "domainMetadata"}),
+        (used({"delta.checkpointPolicy": "v2"}), {"v2Checkpoint"}),
+        (used({"delta.constraints.c": "c > 0"}), {"checkConstraints"}),
+        (used({"delta.enableVariantShredding": "true"}), {"variantShredding", "variantType"}),
+        (used(mode=MappingMode.ID), {"columnMapping"}),
+        (used(kind=ArrayType(element_type=TimestampNtzType())), {"timestampNtz"}),
+        (used(kind=MapType(key_type=StringType(), value_type=VariantType())), {"variantType"}),
+        (used(kind=GeometryType()), {"geospatial"}),
+        (used(kind=StringType(), field_metadata={"__COLLATIONS": {"c": "ICU.de"}}), {"collations", "domainMetadata"}),
+        (used(field_metadata={"CURRENT_DEFAULT": "1"}), {"allowColumnDefaults"}),
+        (used(field_metadata={"delta.generationExpression": "1"}), {"generatedColumns"}),
+        (used(domains=("mine",)), {"domainMetadata"}),
+        (used(domains=("delta.clustering",)), {"clustering", "domainMetadata"}),
+    ],
+)
+def test_features_in_use(found: set[str], expected: set[str]) -> None:
+    assert found == expected
+
+
+@pytest.mark.parametrize(
+    ("features", "versions", "readers", "writers"),
+    [
+        ((), (1, 2), None, None),
+        (("appendOnly",), (1, 2), None, None),
+        (("checkConstraints",), (1, 7), None, ("checkConstraints",)),
+        (("columnMapping", "icebergCompatV2"), (2, 7), None, ("columnMapping", "icebergCompatV2")),
+        (("deletionVectors", "appendOnly"), (3, 7), ("deletionVectors",), ("appendOnly", "deletionVectors")),
+        (
+            ("deletionVectors", "columnMapping"),
+            (3, 7),
+            ("columnMapping", "deletionVectors"),
+            ("columnMapping", "deletionVectors"),
+        ),
+    ],
+)
+def test_a_new_protocol_declares_just_these(
+    features: tuple[str, ...],
+    versions: tuple[int, int],
+    readers: tuple[str, ...] | None,
+    writers: tuple[str, ...] | None,
+) -> None:
+    made = new_protocol(features)
+    assert (made.min_reader_version, made.min_writer_version) == versions
+    assert (made.reader_features, made.writer_features) == (readers, writers)
+    assert Protocol.from_json(made.to_json()) == made
+
+
+def test_an_upgrade_lists_what_the_versions_implied() -> None:
+    made = upgraded_protocol(Protocol(min_reader_version=2, min_writer_version=5), ("deletionVectors",))
+    assert (made.min_reader_version, made.min_writer_version) == (3, 7)
+    assert set(made.reader_features or ()) == {"columnMapping", "deletionVectors"}
+    assert set(made.writer_features or ()) == {
+        "appendOnly",
+        "invariants",
+        "checkConstraints",
+        "changeDataFeed",
+        "generatedColumns",
+        "columnMapping",
+        "deletionVectors",
+    }
+    assert Protocol.from_json(made.to_json()) == made
+
+
+def test_an_upgrade_to_a_writer_feature_leaves_readers_alone() -> None:
+    made = upgraded_protocol(Protocol(min_reader_version=1, min_writer_version=2), ("domainMetadata",))
+    assert made == Protocol(
+        min_reader_version=1, min_writer_version=7, writer_features=("appendOnly", "invariants", "domainMetadata")
+    )
+
+
+def test_an_upgrade_to_what_is_there_changes_nothing() -> None:
+    before = Protocol(min_reader_version=1, min_writer_version=4)
+    assert upgraded_protocol(before, ("changeDataFeed", "appendOnly")) is before
+
+
+def test_an_upgrade_keeps_unknown_writer_features() -> None:
+    before = Protocol(min_reader_version=1, min_writer_version=7, writer_features=("somethingNew",))
+    assert upgraded_protocol(before, ("appendOnly",)).writer_features == ("somethingNew", "appendOnly")
+
+
+def test_a_feature_that_does_not_exist() -> None:
+    with pytest.raises(InvalidDeltaRequest, match="Cannot declare the feature 'timeTravel'"):
+        new_protocol(("timeTravel",))
