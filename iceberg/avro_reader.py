@@ -24,7 +24,7 @@ from deltaberg.iceberg.avro_container import AvroBlock, AvroHeader, read_blocks,
 from deltaberg.iceberg.avro_lanes import Lanes, Positions
 from deltaberg.iceberg.avro_nested import RecordReader, struct_array
 from deltaberg.iceberg.avro_resolution import resolve_record
-from deltaberg.iceberg.avro_schema import AvroRecord, parse_avro_schema
+from deltaberg.iceberg.avro_schema import AvroRecord, parse_avro_schema, with_prefixed_fixed
 from deltaberg.iceberg.avro_values import BytesReader, Reader
 from deltaberg.iceberg.errors import CorruptMetadata
 from deltaberg.iceberg.types import StructType
@@ -63,20 +63,42 @@ def read_avro(
     ``header``: what ``read_header`` gave, where the caller has it. Raises CorruptMetadata naming the field.
     """
     header = read_header(data) if header is None else header
-    reader = _record_reader(header.metadata["avro.schema"], wanted)
-    route = None if landmark is None else _find_route(reader, wanted, landmark)
+    ways = [_Way(each, wanted, landmark) for each in _record_readers(header.metadata["avro.schema"], wanted)]
     groups = _groups(read_blocks(data, header))
-    for group in groups if len(data) < _LARGE else _one_ahead(groups):
-        yield from _decode(_Group.of(group), reader, route)
+    for blocks in groups if len(data) < _LARGE else _one_ahead(groups):
+        yield from _decode_one_way(_Group.of(blocks), ways)
+
+
+def _decode_one_way(group: _Group, ways: list[_Way]) -> Iterator[pa.StructArray]:
+    """Decode a group in the first way that fits; that one comes first from now on."""
+    if len(ways) == 1:
+        yield from _decode(group, ways[0])
+        return
+    try:
+        yield from list(_decode(group, ways[0]))
+    except CorruptMetadata as error:
+        try:
+            found = list(_decode(group, ways[1]))
+        except CorruptMetadata:
+            raise error from None
+        ways.reverse()
+        yield from found
 
 
 @lru_cache(maxsize=64)
-def _record_reader(schema: bytes, wanted: StructType) -> RecordReader:
-    """A table's manifests mostly share one schema, and making a reader takes longer than reading a few entries."""
+def _record_readers(schema: bytes, wanted: StructType) -> tuple[RecordReader, ...]:
+    """The ways to read a file's records, what its schema says being the first.
+
+    A table's manifests mostly share one schema, and making a reader takes longer than reading a few entries.
+    """
     parsed = parse_avro_schema(schema)
     if not isinstance(parsed, AvroRecord):
         raise CorruptMetadata("Cannot read Avro file: expected records", field="avro.schema")
-    return resolve_record(parsed, wanted, "")
+    reader = resolve_record(parsed, wanted, "")
+    prefixed = with_prefixed_fixed(parsed)
+    if prefixed == parsed or not isinstance(prefixed, AvroRecord):
+        return (reader,)
+    return reader, resolve_record(prefixed, wanted, "")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -147,6 +169,14 @@ class _Step:
     path: tuple[int, ...] | None
 
 
+class _Way:
+    """A way to read a file's records, and the route by their landmark where there is one."""
+
+    def __init__(self, reader: RecordReader, wanted: StructType, landmark: Landmark | None) -> None:
+        self.reader = reader
+        self.route = None if landmark is None else _find_route(reader, wanted, landmark)
+
+
 class _Route:
     """An entry's steps before the landmark and from it on, and the texts that landmarks were seen to start with."""
 
@@ -195,7 +225,8 @@ def _lay_out(
         ids.append(None if nested is None else nested.field_id)
 
 
-def _decode(group: _Group, reader: RecordReader, route: _Route | None) -> Iterator[pa.StructArray]:
+def _decode(group: _Group, way: _Way) -> Iterator[pa.StructArray]:
+    reader, route = way.reader, way.route
     total = int(group.counts.sum())
     if total == len(group.counts):
         yield _read_from(group, group.begins, group.ends, reader)

@@ -7,7 +7,7 @@ from other writers, so every limit here stands between a hostile header and the 
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Final, TypeAlias
 
@@ -84,6 +84,25 @@ def parse_avro_schema(text: bytes | str) -> AvroType:
     except (ValueError, RecursionError) as error:
         raise CorruptMetadata(f"Cannot read Avro schema: it is not JSON ({error})", field="avro.schema") from error
     return _Parser().parse(value, "avro.schema", 0)
+
+
+def with_prefixed_fixed(avro: AvroType) -> AvroType:
+    """The schema as Iceberg's Java library means it from version 1.8 on: it writes (and reads) plain ``fixed`` values
+    in metadata like ``bytes``, with a length before them, which the Avro specification does not allow."""
+    match avro:
+        case AvroScalar(kind="fixed", logical=None):
+            return AvroScalar(kind="bytes")
+        case AvroRecord():
+            fields = tuple(replace(each, type=with_prefixed_fixed(each.type)) for each in avro.fields)
+            return replace(avro, fields=fields)
+        case AvroArray():
+            return replace(avro, items=with_prefixed_fixed(avro.items))
+        case AvroMap():
+            return replace(avro, values=with_prefixed_fixed(avro.values))
+        case AvroUnion():
+            return AvroUnion(branches=tuple(with_prefixed_fixed(each) for each in avro.branches))
+        case _:
+            return avro
 
 
 class _Parser:

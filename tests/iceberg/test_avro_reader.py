@@ -280,6 +280,29 @@ def test_nested_types_come_back_with_their_nulls():
     ]
 
 
+@pytest.mark.parametrize("count", [1, 3, 100])
+def test_plain_fixed_values_may_have_a_length_before_them_as_icebergs_java_library_writes_them(count):
+    fixed = {"type": "fixed", "name": "x", "size": 3}
+    schema = record(
+        (0, "int"),
+        (1, ["null", fixed]),
+        (2, {"type": "fixed", "name": "u", "size": 2, "logicalType": "decimal", "precision": 4, "scale": 0}),
+    )
+    header = encode_header({"avro.schema": json.dumps(schema).encode()}, SYNC)
+    wanted = (field(0, IntegerType()), field(1, FixedType(length=3)), field(2, DecimalType(precision=4, scale=0)))
+    rows = [{"f0": i, "f1": None if i % 4 == 3 else b"ab%c" % i, "f2": Decimal(i)} for i in range(count)]
+    for prefix in (b"", b"\x06"):
+        body = b"".join(
+            encode_long(row["f0"])
+            + (b"\x00" if row["f1"] is None else b"\x02" + prefix + row["f1"])
+            + bytes([0, row["f0"]])
+            for row in rows
+        )
+        assert read(header + encode_block(count, body, codec="null", sync=SYNC), *wanted) == rows
+        with pytest.raises(CorruptMetadata):
+            read(header + encode_block(count, body + b"\x01", codec="null", sync=SYNC), *wanted)
+
+
 def test_a_variants_parts_are_found_by_name():
     variant = {"type": "record", "name": "v", "fields": [{"name": n, "type": "bytes"} for n in ("value", "metadata")]}
     rows = [{"n1": {"metadata": b"\x01\x00", "value": b"\x0c"}}]
