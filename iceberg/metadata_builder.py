@@ -48,6 +48,7 @@ class MetadataBuilder:
         self.format_version = base.format_version
         self.table_uuid = base.table_uuid
         self.location = base.location
+        self.stores_location = base.stores_location
         self.properties = dict(base.properties)
         self.schemas: dict[int, Schema] = {schema.schema_id: schema for schema in base.schemas}
         self.current_schema_id = base.current_schema_id
@@ -78,6 +79,7 @@ class MetadataBuilder:
                 self.table_uuid = update.uuid
             case SetLocation():
                 self.location = update.location
+                self.stores_location = True
             case SetProperties():
                 self.properties.update(update.updates)
             case RemoveProperties():
@@ -268,6 +270,7 @@ class MetadataBuilder:
             format_version=self.format_version,
             table_uuid=self.table_uuid,
             location=self.location,
+            stores_location=self.stores_location,
             last_updated_ms=max(times),
             properties=self.properties,
             schemas=tuple(self.schemas.values()),

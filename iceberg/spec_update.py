@@ -102,7 +102,7 @@ class SpecUpdate:
         """The new spec: one that the table has already if the fields agree, else under the next unused id."""
         wanted = PartitionSpec(spec_id=0, fields=tuple(self._fields))
         for known in self._metadata.partition_specs:
-            if known.fields == wanted.fields:
+            if known.compatible(wanted):
                 return known
         return replace(wanted, spec_id=max(known.spec_id for known in self._metadata.partition_specs) + 1)
 

@@ -195,7 +195,8 @@ class Transaction:
     def set_spec(self, spec: PartitionSpec) -> int:
         """Make a partition spec with explicit field ids the default and return its spec id.
 
-        A spec that the table has is used again; another one keeps its id if that is free.
+        A spec that agrees with one of the table's in sources, transforms and names is that one; another keeps its id if
+        that is free.
         """
         metadata = self._staged
         if not self._creates:
@@ -204,7 +205,8 @@ class Transaction:
                 AssertLastAssignedPartitionId(last_assigned_partition_id=base.last_partition_id),
                 AssertDefaultSpecId(default_spec_id=base.default_spec_id),
             ]
-        known = next((each for each in metadata.partition_specs if each.fields == spec.fields), None)
+        # Writers must not add a spec where a compatible one exists, whatever ids its fields have.
+        known = next((each for each in metadata.partition_specs if each.compatible(spec)), None)
         if known is not None:
             known.check(metadata.schema)
             if known.spec_id != metadata.default_spec_id:

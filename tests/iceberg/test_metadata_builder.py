@@ -124,6 +124,12 @@ def test_simple_updates() -> None:
     assert (moved.current_schema_id, moved.default_spec_id) == (1, 4)
 
 
+def test_a_location_that_is_set_is_stored() -> None:
+    base = metadata(4, location="file:///wh/t", stores_location=False)
+    assert not built(base, SetProperties(updates={})).stores_location
+    assert built(base, SetLocation(location="file:///wh/u")).stores_location
+
+
 def test_statistics_are_kept_one_a_snapshot_and_go_with_it() -> None:
     def statistics(path: str) -> StatisticsFile:
         return StatisticsFile(snapshot_id=1, statistics_path=path, file_size_in_bytes=1, file_footer_size_in_bytes=1)

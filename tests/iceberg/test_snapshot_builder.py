@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime
+import json
 from collections.abc import Callable
 from decimal import Decimal
 from pathlib import Path
@@ -392,6 +393,25 @@ def test_an_upgraded_table_gets_row_ids_with_the_next_commit(new_table: Callable
     assert summary_of(table)["total-records"] == "3"
     before = table.metadata.snapshot_by_id(5)
     assert before.first_row_id is None
+
+
+def test_a_version_1_snapshot_without_manifest_list_is_built_upon(
+    new_table: Callable[..., Table], data_files: Any
+) -> None:
+    one = data_files.write(SCHEMA, rows(1))
+    table = committed(new_table(1), "append", add=[one, data_files.write(SCHEMA, rows(2))])
+    document = json.loads(Path(table.metadata_location).read_text())
+    del document["snapshots"][0]["manifest-list"]
+    document["snapshots"][0]["manifests"] = [manifest.manifest_path for manifest in manifests_of(table)]
+    Path(table.metadata_location).write_text(json.dumps(document))
+    table = Table.open(table.location, open_storage())
+    table = committed(table, "append", add=data_files.write(SCHEMA, rows(3)))
+    assert ids_of(table) == [1, 2, 3]
+    assert summary_of(table)["total-records"] == "3"
+    table = table.transaction().upgrade(3).commit()
+    table = committed(table, "overwrite", add=data_files.write(SCHEMA, rows(4)), delete=one)
+    assert ids_of(table) == [2, 3, 4]
+    assert sorted(row_id for _, row_id, _ in lineage(table) if row_id is not None) == [0, 1, 2]
 
 
 def test_explicit_numbers_are_written_as_given(new_table: Callable[..., Table], data_files: Any) -> None:

@@ -7,6 +7,7 @@ import itertools
 import json
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -474,7 +475,7 @@ def test_specs_are_added_once(table: Table) -> None:
     transaction = table.transaction()
     assert transaction.set_spec(PartitionSpec(spec_id=0, fields=(part,))) == 1
     assert transaction.set_spec(PartitionSpec(spec_id=5)) == 0
-    assert transaction.set_spec(PartitionSpec(spec_id=7, fields=(part,))) == 1
+    assert transaction.set_spec(PartitionSpec(spec_id=7, fields=(replace(part, field_id=1009),))) == 1
     table = transaction.commit()
     assert table.metadata.last_partition_id == 1000
     assert table.metadata.default_spec_id == 1
