@@ -49,8 +49,17 @@ def test_links_between_pages_lead_somewhere(page: Path) -> None:
 def test_commands_and_options_that_pages_show_exist(page: Path) -> None:
     """Every `deltaberg VERB ... --option` line in a code block or in backticks."""
     text = page.read_text(encoding="utf-8")
-    for line in re.findall(r"^(?:\$ )?deltaberg ([a-z].*)$|`deltaberg ([a-z][^`]*)`", text, re.MULTILINE):
-        verb, *arguments = (line[0] or line[1]).split()
+    shown = [
+        line
+        for block in re.findall(r"^```\w*\n(.*?)^```", text, re.MULTILINE | re.DOTALL)
+        for line in block.splitlines()
+    ]
+    shown += re.findall(r"`([^`\n]+)`", text)
+    for line in shown:
+        command = re.match(r"(?:\$ )?deltaberg ([a-z].*)", line)
+        if command is None or line.startswith("deltaberg: "):
+            continue
+        verb, *arguments = command[1].split("#")[0].split()
         assert verb in COMMANDS, f"{page.name}: deltaberg {verb}"
         known = {name for parameter in COMMANDS[verb].params for name in parameter.opts} | {"[OPTIONS]"}
         for argument in arguments:

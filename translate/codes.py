@@ -281,6 +281,15 @@ PARTITION_VALUE_DIFFERS: Final = Code(
     remedy="Nothing to do; these files are written anew.",
     example="an empty string, which a Delta log states as null",
 )
+PARTITION_DOUBLE: Final = Code(
+    name="partition-double",
+    severity=Severity.REWRITE,
+    to=_ICEBERG,
+    reason="The value of a double partition column would be read from Iceberg's metadata, and PyIceberg reads it there "
+    "in single precision.",
+    remedy="Nothing to do; these files are written anew with the column.",
+    example="a Delta table partitioned by a double column with the value 0.1",
+)
 COLUMN_NOT_IN_FILE: Final = Code(
     name="partition-column-not-in-file",
     severity=Severity.REWRITE,
