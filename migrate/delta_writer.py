@@ -71,7 +71,6 @@ class DeltaWriter:
             self.storage,
             self.root,
             metadata=self._metadata(),
-            features=["deletionVectors"] if self._has_deletes() else [],
             now_ms=lambda: self.clock_ms,
         )
         files = rows = rewritten = 0
@@ -113,6 +112,8 @@ class DeltaWriter:
         }
         if self.design.mode.value == "none":
             del properties["delta.columnMapping.maxColumnId"]
+        if self._has_deletes():
+            properties["delta.enableDeletionVectors"] = "true"
         if self.design.lineage:
             properties |= iceberg_to_delta_lineage_properties()
         return new_metadata(

@@ -47,9 +47,22 @@ class FileFacts:
         return self.fields is not None and has_field_ids(self.fields)
 
     @property
+    def lacks_ids(self) -> bool:
+        """Whether some column has no field id: PyIceberg then reads the whole file by the table's name mapping."""
+        return self.fields is not None and any(_lacks_id(each) for each in self.fields)
+
+    @property
     def hybrid_calendar(self) -> bool:
         """Whether some dates or instants are counted in the hybrid calendar."""
         return self.fields is not None and any(each.calendar is not None for each in walk(self.fields))
+
+
+def _lacks_id(field: FileField) -> bool:
+    """Parts of lists, maps and variants do not count: many writers leave those out."""
+    if field.field_id is None:
+        return True
+    plain = pa.types.is_struct(field.type) and {child.name for child in field.children} != {"metadata", "value"}
+    return plain and any(_lacks_id(child) for child in field.children)
 
 
 def read_facts(storage: Storage, location: str) -> FileFacts:

@@ -61,7 +61,7 @@ class FileTotals:
 @dataclass(slots=True, kw_only=True)
 class IcebergSurvey:
     """totals, and for every code and column the files and rows it touches; rewritten: locations of files to write
-    anew; fresh_rows: locations of files whose row ids Iceberg's readers cannot see; nameless: facts without ids."""
+    anew; fresh_rows: locations of files whose row ids Iceberg's readers cannot see; nameless: facts with columns that have no id."""
 
     totals: FileTotals = field(default_factory=FileTotals)
     marks: dict[tuple[str, str], tuple[Code, int, int]] = field(default_factory=dict)
@@ -168,7 +168,7 @@ class IcebergSurveyor:
 
     def _look_at_group(self, index: int, here: Mask, batch: DeltaFiles, rewritten: Mask) -> None:
         facts = self.reader.survey.facts[index]
-        if not facts.has_ids:
+        if facts.lacks_ids:
             self.result.nameless[index] = facts
         for obstacle in self._obstacles(index, facts):
             self.result.mark(obstacle.code, obstacle.column, here, batch)
@@ -180,6 +180,7 @@ class IcebergSurveyor:
                 self._look_at_legacy_forms(leaf, found, facts, here, batch, rewritten)
         if facts.has_ids:
             self._look_at_partition_columns(held, here, batch, rewritten)
+        self._look_at_double_partitions(facts, held, here, batch, rewritten)
         self._look_at_lineage(facts, here, batch, rewritten)
 
     def _look_at_legacy_forms(
@@ -233,6 +234,21 @@ class IcebergSurveyor:
             differs[np.flatnonzero(risky)] = differs_from_constant(self.source.storage, locations, found.name, values)
             self.result.mark(codes.PARTITION_VALUE_DIFFERS, name, differs, batch)
             rewritten |= differs
+
+    def _look_at_double_partitions(
+        self, facts: FileFacts, held: dict[Path, FileField], here: Mask, batch: DeltaFiles, rewritten: Mask
+    ) -> None:
+        """Values that single precision cannot hold have to be in the file, under a field id."""
+        for name in self.partition_columns:
+            column = self.schema.field(name)
+            in_file = (physical_name(column),) in held and not facts.lacks_ids
+            if isinstance(column.type, DoubleType) and not in_file:
+                values = self._decoded(self._texts(batch, name), name)
+                single = values.cast(pa.float32(), safe=False).cast(pa.float64())
+                exact = pc.or_(pc.equal(values, single), pc.is_nan(values))
+                doubtful = here & ~_mask(pc.fill_null(exact, True))
+                self.result.mark(codes.PARTITION_DOUBLE, name, doubtful, batch)
+                rewritten |= doubtful
 
     def _look_at_lineage(self, facts: FileFacts, here: Mask, batch: DeltaFiles, rewritten: Mask) -> None:
         """Materialised row ids that lack Iceberg's reserved field id are invisible to its readers."""

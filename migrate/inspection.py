@@ -2,11 +2,22 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import dataclass, field
 from typing import Any
 
-from deltaberg.errors import Unsupported
-from deltaberg.migrate.source import Source
+import pyarrow.compute as pc
+
+from deltaberg.delta.types import ArrayType, DeltaType, MapType, StructType
+from deltaberg.delta.types import type_name as delta_type_name
+from deltaberg.iceberg.data_file import EQUALITY_DELETES
+from deltaberg.iceberg.delete_index import PUFFIN
+from deltaberg.iceberg.live_files import data_files, delete_files
+from deltaberg.iceberg.transforms import VoidTransform
+from deltaberg.iceberg.types import type_name as iceberg_type_name
+from deltaberg.migrate.position import Position
+from deltaberg.migrate.source import DeltaSource, IcebergSource, Source
+from deltaberg.translate.partitioning import field_text
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -78,5 +89,115 @@ class Inspection:
 
 
 def inspect_table(source: Source) -> Inspection:
-    """Describe the table from its metadata alone; no data file is opened."""
-    raise Unsupported("Cannot inspect: nothing is read yet")
+    """Describe the table from its metadata alone; no data file is opened. Raises what reading the metadata raises."""
+    match source:
+        case IcebergSource():
+            return _inspect_iceberg(source)
+        case DeltaSource():
+            return _inspect_delta(source)
+
+
+def _inspect_iceberg(source: IcebergSource) -> Inspection:
+    metadata, snapshot = source.table.metadata, source.snapshot
+    files = rows = size = 0
+    for batch in data_files(source.table, snapshot):
+        files += batch.num_rows
+        rows += pc.sum(batch.column("record_count")).as_py()
+        size += pc.sum(batch.column("file_size_in_bytes")).as_py()
+    deletes = {"vectors": 0, "position": 0, "equality": 0, "rows": 0}
+    for batch in delete_files(source.table, snapshot):
+        vectors = pc.equal(batch.column("file_format"), PUFFIN)
+        equality = pc.sum(pc.equal(batch.column("content"), EQUALITY_DELETES)).as_py()
+        count = pc.sum(vectors).as_py()
+        deletes["vectors"] += count
+        deletes["equality"] += equality
+        deletes["position"] += batch.num_rows - count - equality
+        deletes["rows"] += pc.sum(batch.column("record_count").filter(vectors)).as_py() or 0
+    known = not deletes["position"] and not deletes["equality"]
+    position = Position.from_properties(metadata.properties)
+    return Inspection(
+        format=source.format.value,
+        location=source.location,
+        name=None,
+        uuid=metadata.table_uuid or "",
+        version=None if snapshot is None else snapshot.snapshot_id,
+        timestamp_ms=None if snapshot is None else snapshot.timestamp_ms,
+        format_version=str(metadata.format_version),
+        features=(),
+        columns=tuple(
+            ColumnDescription(
+                name=column.name,
+                type=iceberg_type_name(column.type),
+                nullable=not column.required,
+                field_id=column.field_id,
+                comment=column.doc,
+            )
+            for column in source.schema.fields
+        ),
+        partitioning=tuple(
+            field_text(part, source.schema)
+            for part in metadata.spec.fields
+            if not isinstance(part.transform, VoidTransform)
+        ),
+        files=files,
+        rows=rows - deletes["rows"] if known else None,
+        bytes=size,
+        deletes=deletes,
+        properties=dict(metadata.properties),
+        position=None if position is None else json.loads(position.to_text()),
+    )
+
+
+def _inspect_delta(source: DeltaSource) -> Inspection:
+    snapshot = source.snapshot
+    metadata, mapping, protocol = snapshot.metadata, snapshot.column_mapping, snapshot.protocol
+    files = rows = size = vectors = deleted = uncounted = 0
+    for batch in snapshot.add_files():
+        counts = pc.struct_field(batch.column("stats"), "num_records")
+        descriptors = batch.column("deletion_vector")
+        files += batch.num_rows
+        rows += pc.sum(counts).as_py() or 0
+        uncounted += counts.null_count
+        size += pc.sum(batch.column("size")).as_py() or 0
+        vectors += batch.num_rows - descriptors.null_count
+        deleted += pc.sum(pc.struct_field(descriptors, "cardinality")).as_py() or 0
+    position = Position.from_properties(metadata.configuration)
+    return Inspection(
+        format=source.format.value,
+        location=source.location,
+        name=metadata.name,
+        uuid=metadata.id,
+        version=snapshot.version,
+        timestamp_ms=snapshot.timestamp_ms,
+        format_version=f"reader {protocol.min_reader_version}, writer {protocol.min_writer_version}",
+        features=protocol.features,
+        columns=tuple(
+            ColumnDescription(
+                name=column.name,
+                type=_delta_type_text(column.type),
+                nullable=column.nullable,
+                field_id=mapping.column_id(column),
+                comment=column.comment,
+            )
+            for column in metadata.schema.fields
+        ),
+        partitioning=metadata.partition_columns,
+        files=files,
+        rows=None if uncounted else rows - deleted,
+        bytes=size,
+        deletes={"vectors": vectors, "position": 0, "equality": 0, "rows": deleted},
+        properties=dict(metadata.configuration),
+        position=None if position is None else json.loads(position.to_text()),
+    )
+
+
+def _delta_type_text(kind: DeltaType) -> str:
+    match kind:
+        case StructType(fields=fields):
+            return f"struct<{', '.join(f'{each.name}: {_delta_type_text(each.type)}' for each in fields)}>"
+        case ArrayType(element_type=element):
+            return f"array<{_delta_type_text(element)}>"
+        case MapType(key_type=key, value_type=value):
+            return f"map<{_delta_type_text(key)}, {_delta_type_text(value)}>"
+        case _:
+            return delta_type_name(kind)

@@ -3,28 +3,19 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
 
-from deltaberg.errors import Unsupported
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from deltaberg.migrate.check import SHOWN, Check
+from deltaberg.migrate.plan import describe_source
 from deltaberg.migrate.source import Source
+from deltaberg.migrate.verify_bounds import bounds_check
+from deltaberg.migrate.verify_rows import rows_check
+from deltaberg.migrate.verify_tables import ChosenOptions, column_facts, file_table
 
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Check:
-    """One comparison. ``differences`` holds up to a few lines that name what differs."""
-
-    name: str
-    equal: bool
-    compared: int
-    differences: tuple[str, ...] = ()
-
-    def to_json(self) -> dict[str, Any]:
-        return {
-            "name": self.name,
-            "equal": self.equal,
-            "compared": self.compared,
-            "differences": list(self.differences),
-        }
+_OWN_FILE: Final = r"/rewritten-[0-9a-f-]{36}\.parquet$"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,4 +44,67 @@ def verify(source: Source, target: Source, *, rows: bool = False, bounds: bool =
 
     Differences are reported, not raised: the caller decides (the command line exits with 4).
     """
-    raise Unsupported("Cannot verify: nothing is compared yet")
+    options = ChosenOptions.of(target)
+    checks = [_schema_check(source, target, options), *_file_checks(file_table(source), file_table(target))]
+    if bounds:
+        checks.append(bounds_check(target))
+    if rows:
+        checks.append(rows_check(source, target, options))
+    return VerifyReport(source=describe_source(source), target=describe_source(target), checks=tuple(checks))
+
+
+def _schema_check(source: Source, target: Source, options: ChosenOptions) -> Check:
+    """Names, types, nullability, and ids where both tables have them."""
+    left, right = column_facts(source, options), column_facts(target, options)
+    differences = []
+    for name in dict.fromkeys((*left, *right)):
+        mine, theirs = left.get(name), right.get(name)
+        if mine is None or theirs is None:
+            differences.append(f"column {name} is in the {'target' if mine is None else 'source'} only")
+            continue
+        if mine.type != theirs.type:
+            differences.append(f"column {name} is {mine.type} in the source and {theirs.type} in the target")
+        if mine.required != theirs.required:
+            words = {True: "required", False: "optional"}
+            differences.append(
+                f"column {name} is {words[mine.required]} in the source and {words[theirs.required]} in the target"
+            )
+        if None not in (mine.field_id, theirs.field_id) and mine.field_id != theirs.field_id:
+            differences.append(
+                f"column {name} has id {mine.field_id} in the source and {theirs.field_id} in the target"
+            )
+    return Check.of("schema", len(left), differences)
+
+
+def _file_checks(left: pa.Table, right: pa.Table) -> list[Check]:
+    """Files by place, and what both tables say about those that they share."""
+    left_places, right_places = left["location"].combine_chunks(), right["location"].combine_chunks()
+    place = pc.index_in(right_places, value_set=left_places)
+    own = right.filter(pc.is_null(place))
+    foreign = own["location"].filter(pc.invert(pc.match_substring_regex(own["location"], _OWN_FILE)))
+    files = [f"file {each.as_py()} is in the target only" for each in foreign.slice(0, SHOWN)]
+    missing = left.filter(pc.invert(pc.is_in(left_places, value_set=right_places)))
+    if not own.num_rows:
+        live = missing.filter(pc.less(missing["deleted"], missing["rows"]))
+        files += [f"file {each.as_py()} is in the source only" for each in live["location"].slice(0, SHOWN)]
+    shared = right.filter(pc.is_valid(place))
+    mine = left.take(pc.drop_null(place))
+    checks = [
+        Check.of("files", left.num_rows, files),
+        _column_check("row counts of files", "rows", mine, shared),
+        _column_check("deleted rows of files", "deleted", mine, shared),
+    ]
+    totals = [pc.sum(pc.subtract(table["rows"], table["deleted"])).as_py() or 0 for table in (left, right)]
+    differences = [] if totals[0] == totals[1] else [f"{totals[0]} rows in the source and {totals[1]} in the target"]
+    return [*checks, Check.of("rows in all", totals[0], differences)]
+
+
+def _column_check(name: str, column: str, left: pa.Table, right: pa.Table) -> Check:
+    unequal = pc.not_equal(left[column], right[column])
+    some = left.filter(unequal).slice(0, SHOWN)
+    others = right.filter(unequal).slice(0, SHOWN)
+    differences = [
+        f"{mine['location']}: {mine[column]} in the source and {theirs[column]} in the target"
+        for mine, theirs in zip(some.to_pylist(), others.to_pylist(), strict=True)
+    ]
+    return Check.of(name, left.num_rows, differences)
