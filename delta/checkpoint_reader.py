@@ -184,7 +184,13 @@ class CheckpointReader:
                 structs = batch.column(action)
                 structs = structs.filter(pc.is_valid(structs)) if structs.null_count else structs
                 if len(structs):
-                    yield rows(structs, partition_names)
+                    yield _validated(rows(structs, partition_names))
+
+
+def _validated(rows: pa.RecordBatch) -> pa.RecordBatch:
+    """Parquet promises that texts are UTF-8; whatever is not so is damage. Texts of statistics are looked at later."""
+    (rows.drop_columns("stats") if "stats" in rows.schema.names else rows).validate(full=True)
+    return rows
 
 
 def _of_kind(actions: FileActions, action: Literal["add", "remove"]) -> pa.RecordBatch:

@@ -206,6 +206,7 @@ def _split(pieces: Sequence[_Piece]) -> ActionLines:
     numbers = np.arange(len(ends)) - first_row[sources] + np.array([piece.first_line for piece in pieces])[sources]
     versions = np.array([_version_of(piece.file) for piece in pieces], dtype=np.int64)[sources]
 
+    _require_utf8(all_lines, pieces, sources, numbers)
     of_files = pc.match_substring_regex(all_lines, _FILE_ACTION).to_numpy(zero_copy_only=False).copy()
     small: list[LoggedAction] = []
     for row in np.flatnonzero(~of_files):
@@ -222,6 +223,25 @@ def _split(pieces: Sequence[_Piece]) -> ActionLines:
         numbers=numbers[kept],
         locations=tuple(piece.file.location for piece in pieces),
     )
+
+
+def _require_utf8(
+    lines: pa.LargeBinaryArray, pieces: Sequence[_Piece], sources: np.ndarray, numbers: np.ndarray
+) -> None:
+    """Raise CorruptLog naming the first line that is not UTF-8, be it in a field that nobody reads."""
+    try:
+        lines.view(pa.large_string()).validate(full=True)
+    except pa.ArrowInvalid as error:
+        for row in range(len(lines)):
+            try:
+                lines[row].as_py().decode()
+            except UnicodeDecodeError:
+                file = pieces[int(sources[row])].file
+                raise CorruptLog(
+                    f"Cannot read the log: line {numbers[row]} is not UTF-8",
+                    version=_version_of(file),
+                    path=file.location,
+                ) from error
 
 
 def _version_of(file: LogFile) -> int:

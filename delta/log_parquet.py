@@ -87,5 +87,5 @@ def open_log_parquet(storage: Storage, location: str, *, version: int) -> Iterat
             ) as file,
         ):
             yield LogParquet(file)
-    except (pa.ArrowException, OSError) as error:
+    except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
         raise corrupt(f"it is no valid Parquet ({str(error).partition(chr(10))[0]})") from error

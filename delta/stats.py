@@ -142,7 +142,7 @@ def _object_lines(texts: pa.Array) -> tuple[pa.Array | None, pa.Array]:
     if pc.any(empty, min_count=0).as_py():
         texts = pc.if_else(empty, pa.scalar(None, pa.string()), texts)
     if not pc.all(pc.starts_with(texts, "{"), min_count=0).as_py():
-        texts = pc.utf8_trim_whitespace(texts)
+        texts = pc.ascii_trim_whitespace(texts)
     if texts.null_count == 0:
         return None, texts
     valid = pc.is_valid(texts).to_numpy(zero_copy_only=False)
@@ -204,14 +204,14 @@ def _parse_as_texts(lines: pa.Array, target: pa.StructType) -> pa.Array | None:
 
 def _parse_each(lines: pa.Array, target: pa.StructType) -> pa.Array:
     """Line by line: whatever is not what it should be is null."""
-    rows = [_object_of(line) for line in lines.to_pylist()]
+    rows = [_object_of(line) for line in lines.cast(pa.binary()).to_pylist()]
     texts = _as_logged(_as_texts(target))
     columns = [_text_column(rows, field, field.name) for field in texts]
     mask = pa.array([row is None for row in rows], pa.bool_())
     return _convert(pa.StructArray.from_arrays(columns, fields=list(texts), mask=mask), target, marked=True)
 
 
-def _object_of(line: str) -> dict[str, object] | None:
+def _object_of(line: bytes) -> dict[str, object] | None:
     try:
         value = json.loads(line, parse_float=_mark, parse_int=_mark, parse_constant=_mark)
     except (ValueError, RecursionError):
@@ -257,6 +257,7 @@ def _read_objects(lines: pa.Array, read_as: pa.StructType) -> pa.Array | None:
             read_options=pj.ReadOptions(use_threads=False, block_size=size + 1),
             parse_options=pj.ParseOptions(explicit_schema=pa.schema(list(read_as)), unexpected_field_behavior="ignore"),
         )
+        table.validate(full=True)  # the reader lets bytes pass that are not UTF-8
     except pa.ArrowInvalid:
         return None
     if table.num_rows != len(lines):

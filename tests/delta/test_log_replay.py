@@ -195,11 +195,13 @@ def test_a_malformed_line_names_file_and_field(log: Log, line: str, message: str
     assert "line 3" in str(caught.value) or "txn" in message
 
 
-def test_bytes_that_are_not_utf8_are_no_path(log: Log) -> None:
+@pytest.mark.parametrize("key", [b"path", b"path\xff", b"future"])
+def test_bytes_that_are_not_utf8_are_no_json(log: Log, key: bytes) -> None:
     log.create()
-    log.write(f"{1:020d}.json", b'{"add":{"path":"\xff","size":1}}\n')
-    with pytest.raises(CorruptLog, match="Cannot read the log"):
+    log.write(f"{1:020d}.json", b'{"add":{"path":"a","size":1}}\n{"add":{"' + key + b'":"\xff","size":1}}\n')
+    with pytest.raises(CorruptLog, match="line 2 is not UTF-8") as caught:
         live(log)
+    assert caught.value.version == 1
 
 
 def test_an_empty_commit_is_a_write_that_was_cut_off(log: Log) -> None:

@@ -321,6 +321,18 @@ def test_half_a_surrogate_pair_is_no_text() -> None:
     assert (row["min_values"]["s"], row["min_values"]["id"]) == (None, 1)
 
 
+def test_bytes_that_are_not_utf8_spoil_their_own_file_only() -> None:
+    texts = [
+        b'{"numRecords":1,"minValues":{"s":"a\xff"}}',
+        b'{"numRecords":2,"minValues":{"s":"a"}}',
+        b'\xff{"numRecords":3}',
+        b'{"numRecords":4,"minValues":{"d":"NaN"}}',
+    ]
+    parsed = parse_stats(pa.array(texts, pa.binary()).view(pa.string()), TYPE)
+    parsed.validate(full=True)
+    assert [row and row["num_records"] for row in parsed.to_pylist()] == [None, 2, None, 4]
+
+
 def test_a_table_whose_columns_have_no_bounds_has_statistics() -> None:
     target = stats_type(StructType(fields=(field("bytes", BinaryType()),)))
     rows = parse_stats(pa.array(['{"numRecords":1,"minValues":{},"nullCount":{"bytes":0}}', None]), target).to_pylist()
