@@ -20,6 +20,7 @@ from deltaberg.storage.errors import StorageError
 _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.\-]*):")
 _FILE_SCHEME = r"(?i)^file:(?:///+|//localhost/+|/([^/]|$))"
 _FILE_URL = re.compile(_FILE_SCHEME)
+_USUAL_SCHEMES = ("s3", "gs", "abfss", "abfs", "hdfs", "az", "memory")
 _SAME_STORE = {"s3a": "s3", "s3n": "s3"}
 
 
@@ -110,13 +111,17 @@ class Relocation:
             inside = pc.or_(pc.equal(locations, old), pc.starts_with(locations, old + "/"))
             applies = inside if index == 0 else pc.and_not(inside, done)
             if _any_true(applies):
-                rest = pc.utf8_slice_codeunits(locations, start=len(old))
-                moved = pc.binary_join_element_wise(pa.scalar(new), rest, "")
+                moved = _with_beginning(locations, len(old.encode()), new)
                 result = pc.if_else(applies, pc.if_else(pc.equal(moved, ""), "/", moved), result)
             done = inside if index == 0 else pc.or_(done, inside)
         return result
 
     def _canonical_many(self, locations: pa.Array, plain: pa.Array) -> pa.Array:
+        spelled = _usual_spellings(locations)
+        return self._by_pattern(locations, plain) if spelled is None else spelled
+
+    def _by_pattern(self, locations: pa.Array, plain: pa.Array) -> pa.Array:
+        """Every spelling there is; the last resort takes them one by one."""
         file_url = pc.match_substring_regex(locations, _FILE_SCHEME)
         locations = pc.replace_substring_regex(locations, _FILE_SCHEME, r"/\1")
         for alias, scheme in _SAME_STORE.items():
@@ -129,6 +134,35 @@ class Relocation:
             [None if location is None else self._place(location) for location in locations.to_pylist()],
             pa.string(),
         )
+
+
+def _usual_spellings(locations: pa.Array) -> pa.Array | None:
+    """The canonical spellings, without a regular expression; None when some are not among the usual ones."""
+    for url, path_start in (("file:///", 7), ("file:/", 5)):
+        spelled = pc.starts_with(locations, url)
+        if _any_true(spelled):
+            locations = pc.if_else(spelled, _with_beginning(locations, path_start, ""), locations)
+    for alias, scheme in _SAME_STORE.items():
+        spelled = pc.starts_with(locations, f"{alias}://")
+        if _any_true(spelled):
+            locations = pc.if_else(spelled, _with_beginning(locations, len(alias), scheme), locations)
+    known = pc.starts_with(locations, "/")
+    for scheme in _USUAL_SCHEMES:
+        if _all_true(known):
+            break
+        known = pc.or_(known, pc.starts_with(locations, f"{scheme}://"))
+    # Two slashes: file://host/path, which is refused elsewhere, or file:////path. Others are paths in their own right.
+    unusual = pc.or_(pc.invert(known), pc.starts_with(locations, "//"))
+    if _any_true(unusual) or _any_true(pc.match_substring(locations, "\0")):
+        return None
+    return locations
+
+
+def _with_beginning(texts: pa.Array, length: int, beginning: str) -> pa.Array:
+    """The texts with another beginning in place of their first ``length`` bytes."""
+    replaced = pc.binary_replace_slice(texts.cast(pa.binary()), start=0, stop=length, replacement=beginning.encode())
+    # Where a text is shorter, or cut inside a character, the caller has no use for the result.
+    return replaced.view(pa.string())
 
 
 def _is_text(location: str) -> bool:

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from deltaberg.datafile.hybrid_calendar import HybridCalendar, gregorian_days
@@ -32,6 +32,7 @@ def julian_day_number(year: int, month: int, day: int) -> int:
     return days + sum(lengths[: month - 1]) + day - 1 - 719_164
 
 
+@settings(deadline=None)
 @given(st.integers(-4000, 1581), st.integers(1, 12), st.integers(1, 29))
 def test_a_julian_date_keeps_its_year_month_and_day(year: int, month: int, day: int) -> None:
     if day == 29 and month == 2 and year % 4:
@@ -52,6 +53,7 @@ def test_days_since_the_gregorian_reform_stay() -> None:
     assert gregorian_days(np.array([-141_428])).tolist() == [-141_438]
 
 
+@settings(deadline=None)
 @given(st.lists(st.integers(-62_135_769_600_000_000, 10**15)))
 def test_instants_in_utc_move_by_whole_days(micros: list[int]) -> None:
     values = np.array(micros, np.int64)

@@ -133,6 +133,14 @@ def test_every_codec_and_page_version_is_read(storage: Storage, tmp_path: Path, 
     assert read(storage, tmp_path / "f", field("s", pa.string()))["s"].to_pylist() == [str(n) for n in range(1000)]
 
 
+def test_the_lz4_codec_of_hadoop_is_read(storage: Storage, shared: Path) -> None:
+    folder = shared / "corpus" / "delta" / "spark-parquet_codec_lz4"
+    wanted = pq.read_table(folder / "expected.parquet", columns=["name"])["name"].to_pylist()
+    files = sorted((folder / "table").rglob("*.parquet"))
+    found = [value for file in files for value in read(storage, file, field("name", pa.string()))["name"].to_pylist()]
+    assert sorted(map(str, found)) == sorted(map(str, wanted))
+
+
 @pytest.mark.parametrize("encoding", ["PLAIN", "DELTA_BINARY_PACKED", "BYTE_STREAM_SPLIT"])
 def test_every_encoding_of_numbers_is_read(storage: Storage, tmp_path: Path, encoding: str) -> None:
     numbers(tmp_path / "f", 500, 500, use_dictionary=False, column_encoding={"n": encoding, "s": "DELTA_BYTE_ARRAY"})

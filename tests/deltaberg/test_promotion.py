@@ -8,7 +8,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from deltaberg.datafile import DataFileError, ReadField, project
@@ -147,6 +147,7 @@ def test_a_date_never_becomes_an_instant(target: pa.DataType) -> None:
         promotion(pa.date32(), target)
 
 
+@settings(deadline=None)
 @given(st.lists(st.one_of(st.none(), st.integers(-62_135_596_800_000_000, 253_402_300_799_999_999))))
 def test_instants_keep_their_microseconds_in_every_unit(values: list[int | None]) -> None:
     stored = pa.array(values, pa.timestamp("us"))

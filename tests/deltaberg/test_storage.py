@@ -5,10 +5,13 @@ from __future__ import annotations
 import os
 import stat
 import threading
+from collections.abc import Callable
 from pathlib import Path
 
 import pyarrow as pa
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from deltaberg.storage import (
     AlreadyExists,
@@ -291,6 +294,35 @@ def test_the_longest_prefix_wins_and_is_applied_once() -> None:
         storage.resolve_many(pa.array(["file://host/x"]))
     with pytest.raises(StorageError, match="cannot name a file"):
         storage.resolve_many(pa.array(["/x\0"]))
+
+
+@settings(deadline=None)
+@given(
+    st.lists(
+        st.builds(
+            "{}{}".format,
+            st.sampled_from(
+                ["/", "//", "file:", "file:/", "file://", "file:///", "file:////", "FILE:/", "file://localhost/", "s3://",
+                 "s3a://", "S3N://", "gs://", "x://", "", "./"]
+            ),
+            st.sampled_from(["", "a", "a/b", "wh/t/x", "é%20/"]),
+        ),
+        max_size=4,
+    )
+)  # fmt: skip
+def test_many_locations_are_resolved_like_each_of_them(locations: list[str]) -> None:
+    storage = open_storage(relocate={"/a": "/moved", "s3://wh/t": "gs://elsewhere", "./a": "/relative"})
+
+    def outcome(resolve: Callable[[], object]) -> object:
+        try:
+            return resolve()
+        except StorageError as error:
+            return str(error)
+
+    each = [outcome(lambda location=location: storage.resolve(location)) for location in locations]  # type: ignore[misc]
+    together = outcome(lambda: storage.resolve_many(pa.array(locations, pa.string())).to_pylist())
+    refused = [text for text in each if str(text).startswith("Cannot")]
+    assert together == (refused[0] if refused else each)
 
 
 def test_the_root_can_be_relocated(tmp_path: Path) -> None:
