@@ -8,7 +8,7 @@ from datetime import datetime, timedelta, timezone
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from rich.console import Console
+    from rich.console import Console, RenderableType
     from rich.table import Table
 
 # A pipe has no width: nothing wraps there, which is what grep and awk want.
@@ -41,16 +41,21 @@ def grid(*columns: str, right: tuple[str, ...] = ()) -> Table:
     return table
 
 
-def facts(rows: dict[str, str]) -> Table:
+def facts(rows: dict[str, str]) -> RenderableType:
     """Names and what is said about them, without lines; empty values are left out."""
+    from rich.console import Group
     from rich.table import Table
+    from rich.text import Text
 
+    rows = {name: value for name, value in rows.items() if value}
+    width = max(map(len, rows), default=0)
+    if not sys.stdout.isatty():
+        return Group(*(Text(f"  {name:{width}}  {value}") for name, value in rows.items()))
     table = Table(box=None, show_header=False, pad_edge=False, padding=(0, 2, 0, 0))
-    table.add_column(style="dim", no_wrap=True)
+    table.add_column(style="dim", no_wrap=True, min_width=width + 2)
     table.add_column(overflow="fold")
     for name, value in rows.items():
-        if value:
-            table.add_row(f"  {name}", value)
+        table.add_row(f"  {name}", value)
     return table
 
 

@@ -77,15 +77,18 @@ def show(inspection: Inspection) -> None:
         )
     )
     out.print()
-    columns = grid("id", "column", "type", "null", "comment", right=("id",))
-    for column in inspection.columns:
-        columns.add_row(
-            "" if column.field_id is None else str(column.field_id),
-            column.name,
-            column.type,
-            "yes" if column.nullable else "no",
-            column.comment or "",
+    shown = [("column", [column.name for column in inspection.columns])]
+    shown.append(("type", [column.type for column in inspection.columns]))
+    shown.append(("null", ["yes" if column.nullable else "no" for column in inspection.columns]))
+    if any(column.field_id is not None for column in inspection.columns):
+        shown.insert(
+            0, ("id", ["" if column.field_id is None else str(column.field_id) for column in inspection.columns])
         )
+    if any(column.comment for column in inspection.columns):
+        shown.append(("comment", [column.comment or "" for column in inspection.columns]))
+    columns = grid(*(name for name, _ in shown), right=("id",))
+    for row in zip(*(cells for _, cells in shown), strict=True):
+        columns.add_row(*row)
     out.print(columns)
     if inspection.properties:
         out.print()

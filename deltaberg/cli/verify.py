@@ -72,6 +72,7 @@ def show(report: VerifyReport) -> None:
     from rich.text import Text
 
     from deltaberg.cli.console import stdout
+    from deltaberg.cli.plan import table_name
 
     out = stdout()
     width = max((len(check.name) for check in report.checks), default=0)
@@ -80,6 +81,8 @@ def show(report: VerifyReport) -> None:
         out.print(Text.assemble("  ", mark, f"  {check.name:{width}}  ", (f"{check.compared:,} compared", "dim")))
         for line in check.differences:
             out.print(Text(f"            {line}"))
+    if report.equal:
+        out.print(Text(f"{table_name(report.source)} and {table_name(report.target)} are equal", style="bold green"))
 
 
 def difference(report: VerifyReport) -> str:
