@@ -14,6 +14,12 @@ from deltaberg.delta.errors import InvalidDeltaRequest
 from deltaberg.delta.file_actions import DELETION_VECTOR, file_keys
 from deltaberg.delta.writer_requirements import CommitShape
 
+_REQUIRED = (
+    pa.field("path", pa.string()),
+    pa.field("size", pa.int64()),
+    pa.field("modification_time", pa.int64()),
+    pa.field("data_change", pa.bool_()),
+)
 _OPTIONAL = (
     pa.field("deletion_vector", DELETION_VECTOR),
     pa.field("base_row_id", pa.int64()),
@@ -159,14 +165,17 @@ def conformed(batch: pa.RecordBatch, partition_names: Iterable[str]) -> pa.Recor
     """
     names = list(partition_names)
     columns: dict[str, pa.Array] = {}
-    for name in ("path", "partition_values", "size", "modification_time", "data_change"):
-        if batch.schema.get_field_index(name) < 0:
-            raise InvalidDeltaRequest(f"Cannot commit files: the batch has no column {name!r}")
-        columns[name] = batch.column(name)
+    for field in _REQUIRED:
+        if batch.schema.get_field_index(field.name) < 0:
+            raise InvalidDeltaRequest(f"Cannot commit files: the batch has no column {field.name!r}")
+        columns[field.name] = _cast(batch, field)
+    if batch.schema.get_field_index("partition_values") < 0:
+        raise InvalidDeltaRequest("Cannot commit files: the batch has no column 'partition_values'")
+    columns["partition_values"] = batch.column("partition_values")
     columns["stats"] = batch.column("stats") if "stats" in batch.schema.names else pa.nulls(batch.num_rows, _NO_STATS)
     for field in _OPTIONAL:
         present = field.name in batch.schema.names
-        columns[field.name] = batch.column(field.name) if present else pa.nulls(batch.num_rows, field.type)
+        columns[field.name] = _cast(batch, field) if present else pa.nulls(batch.num_rows, field.type)
     values = columns["partition_values"]
     found = [field.name for field in values.type]
     if found != names:
@@ -183,6 +192,16 @@ def conformed(batch: pa.RecordBatch, partition_names: Iterable[str]) -> pa.Recor
                 path=columns["path"][row].as_py(),
             )
     return pa.RecordBatch.from_arrays(list(columns.values()), names=list(columns))
+
+
+def _cast(batch: pa.RecordBatch, field: pa.Field) -> pa.Array:
+    values = batch.column(field.name)
+    try:
+        return values if values.type == field.type else values.cast(field.type)
+    except (pa.ArrowInvalid, pa.ArrowNotImplementedError, pa.ArrowTypeError) as error:
+        raise InvalidDeltaRequest(
+            f"Cannot commit files: the column {field.name!r} is of type {values.type} (expected {field.type})"
+        ) from error
 
 
 def require_counts_with_vectors(batch: pa.RecordBatch) -> None:

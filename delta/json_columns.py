@@ -22,7 +22,6 @@ _SHORT_ESCAPES = {"\b": "\\b", "\f": "\\f", "\n": "\\n", "\r": "\\r", "\t": "\\t
 _NEEDS_ESCAPE = np.zeros(256, np.bool_)
 _NEEDS_ESCAPE[:0x20] = True
 _NEEDS_ESCAPE[[ord('"'), ord("\\")]] = True
-_EXPONENT_FROM = 1e15  # where Arrow begins to write doubles with an exponent
 _FIRST_DAY, _LAST_DAY = -719162, 2932896  # 0001-01-01 and 9999-12-31: four-digit years only
 _DAY_US = 86_400_000_000
 _NULL = pa.scalar(None, pa.string())
@@ -156,8 +155,9 @@ class JsonColumns:
     def _floating(self, values: pa.Array) -> pa.Array:
         text = pc.cast(values, pa.string())
         # 1250 becomes 1250.0: some readers tell the two apart.
-        whole = pc.and_(pc.equal(pc.floor(values), values), pc.less(pc.abs(values), _EXPONENT_FROM))
+        whole = pc.equal(pc.floor(values), values)
         if pc.any(whole).as_py():
+            whole = pc.and_not(whole, pc.match_substring_regex(text, "[.en]"))
             text = pc.if_else(whole, pc.binary_join_element_wise(text, ".0", ""), text)
         special = pc.invert(pc.is_finite(values))
         if pc.any(special).as_py():

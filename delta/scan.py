@@ -233,6 +233,8 @@ class _FileReader:
                 columns[field.name] = padded(columns[field.name], field)
             if field.name in self._variant:
                 columns[field.name] = json_text(columns[field.name], field.type)
+        if not self._scan.schema.names:
+            return pa.RecordBatch.from_struct_array(pa.array([{}] * batch.num_rows, pa.struct([])))
         return pa.RecordBatch.from_arrays([columns[name] for name in self._scan.schema.names], schema=self._scan.schema)
 
     def _add_lineage(self, columns: dict[str, pa.Array], positions: pa.Array, file: _DataFile) -> None:

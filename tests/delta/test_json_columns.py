@@ -47,9 +47,9 @@ def test_doubles_take_the_shortest_round_trip_form_and_names_for_what_json_lacks
 
 
 def test_a_whole_double_keeps_its_fraction() -> None:
-    texts = PLAIN.scalar(pa.array([1250.0, -0.0, 1e20]))
+    texts = PLAIN.scalar(pa.array([1250.0, -0.0, 1e20, 1e10, 9e9]))
     assert texts is not None
-    assert texts.array().to_pylist() == ["1250.0", "-0.0", "1e+20"]
+    assert texts.array().to_pylist() == ["1250.0", "-0.0", "1e+20", "1e+10", "9000000000.0"]
 
 
 @given(
