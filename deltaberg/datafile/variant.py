@@ -14,18 +14,20 @@ import struct
 import uuid
 from collections.abc import Callable
 from decimal import Decimal
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
+from deltaberg.datafile.errors import DataFileError
 from deltaberg.datafile.variant_metadata import field_names, malformed, unsigned
 
 _MAX_DEPTH = 400
 _DAY_US = 86_400_000_000
 _US, _NS = 1_000_000, 1_000_000_000
 
-_escape = json.JSONEncoder(ensure_ascii=False).encode
+_escape = json.encoder.encode_basestring
 
 
 def variants_to_json(metadata: pa.Array, value: pa.Array) -> pa.Array:
@@ -51,96 +53,97 @@ def to_json(metadata: bytes | None, value: bytes) -> str:
     return "".join(writer.text)
 
 
+@lru_cache(maxsize=4096)
+def _keys(metadata: bytes) -> tuple[tuple[str, ...], bool]:
+    """The field names as JSON writes them before a value, and whether all are different."""
+    names = field_names(metadata)
+    return tuple(_escape(name) + ":" for name in names), len(set(names)) == len(names)
+
+
 class _Writer:
     """Writes one Variant. ``seen`` counts the bytes of all values read: overlapping values would exceed the whole."""
 
-    __slots__ = ("metadata", "names", "seen", "text", "value")
+    __slots__ = ("metadata", "seen", "size", "text", "value")
 
     def __init__(self, metadata: bytes, value: bytes) -> None:
         self.metadata = metadata
         self.value = value
-        self.names: tuple[str, ...] | None = None
+        self.size = len(value)
         self.text: list[str] = []
         self.seen = 0
 
     def write(self, at: int, depth: int) -> int:
         """Append the text of the value at ``at``; return where it ends."""
         value = self.value
-        if at >= len(value):
-            raise malformed(f"a value begins at byte {at} of {len(value)}")
+        if at >= self.size:
+            raise malformed(f"a value begins at byte {at} of {self.size}")
         header = value[at]
         basic, detail = header & 3, header >> 2
         if basic >= 2:
             return self._container(at, basic == 2, detail, depth)
+        start = at + 1
+        render: Callable[[Any], str]
         if basic == 1:
-            end = at + 1 + detail
-            self._take(at, end)
-            self.text.append(_escape(_text(value[at + 1 : end])))
-            return end
-        primitive = _PRIMITIVES.get(detail)
-        if primitive is None:
-            raise malformed(f"it holds a value of primitive type {detail}, which the specification does not define")
-        width, render = primitive
-        if width < 0:
-            self._bounds(at, at + 5)
-            end = at + 5 + int.from_bytes(value[at + 1 : at + 5], "little")
-            self._take(at, end)
-            self.text.append(render(value[at + 5 : end]))
-            return end
-        end = at + 1 + width
-        self._take(at, end)
-        self.text.append(render(value[at + 1 : end]))
+            end, render = start + detail, _string
+        else:
+            primitive = _PRIMITIVES.get(detail)
+            if primitive is None:
+                raise malformed(f"it holds a value of primitive type {detail}, which the specification does not define")
+            width, render = primitive
+            if width < 0:
+                start += 4
+                width = int.from_bytes(value[at + 1 : start], "little")
+            end = start + width
+        self.seen += end - at
+        if end > self.size or self.seen > self.size:
+            raise self._beyond(at, end)
+        self.text.append(render(value[start:end]))
         return end
 
     def _container(self, at: int, is_object: bool, detail: int, depth: int) -> int:
         if depth >= _MAX_DEPTH:
             raise malformed(f"its values are nested more than {_MAX_DEPTH} deep")
-        value = self.value
+        value, text = self.value, self.text
         offset_width = (detail & 3) + 1
         id_width = ((detail >> 2) & 3) + 1 if is_object else 0
         is_large = (detail >> 4 if is_object else detail >> 2) & 1
-        start = at + 1 + (4 if is_large else 1)
-        self._bounds(at, start)
-        size = int.from_bytes(value[at + 1 : start], "little")
-        offsets_start = start + size * id_width
-        first = offsets_start + (size + 1) * offset_width
-        self._take(at, first)
-        ids = unsigned(value, start, size, id_width) if is_object else []
-        offsets = unsigned(value, offsets_start, size + 1, offset_width)
-        end = first + offsets[-1]
-        self._bounds(at, end)
-        text = self.text
-        text.append("{" if is_object else "[")
-        names = self._names(ids) if is_object else []
-        for index in range(size):
+        start = at + (5 if is_large else 2)
+        count = int.from_bytes(value[at + 1 : start], "little")
+        offsets_start = start + count * id_width
+        first = offsets_start + (count + 1) * offset_width
+        self.seen += first - at
+        if first > self.size or self.seen > self.size:
+            raise self._beyond(at, first)
+        offsets = unsigned(value, offsets_start, count + 1, offset_width)
+        end = first + offsets[count]
+        if end > self.size:
+            raise self._beyond(at, end)
+        keys = self._object_keys(unsigned(value, start, count, id_width)) if is_object else None
+        text.append("[" if keys is None else "{")
+        for index in range(count):
             if index:
                 text.append(",")
-            if is_object:
-                text.append(_escape(names[index]) + ":")
-            if first + offsets[index] >= end or self.write(first + offsets[index], depth + 1) > end:
+            if keys is not None:
+                text.append(keys[index])
+            place = first + offsets[index]
+            if place >= end or self.write(place, depth + 1) > end:
                 raise malformed("a value leads outside the object or array that holds it")
-        text.append("}" if is_object else "]")
+        text.append("]" if keys is None else "}")
         return end
 
-    def _names(self, ids: list[int]) -> list[str]:
-        if self.names is None:
-            self.names = field_names(self.metadata)
-        if ids and max(ids) >= len(self.names):
-            raise malformed(f"field id {max(ids)} is not in its metadata, which has {len(self.names)} names")
-        names = [self.names[number] for number in ids]
-        if len(set(names)) != len(names):
+    def _object_keys(self, ids: list[int]) -> list[str]:
+        keys, all_different = _keys(self.metadata)
+        if ids and max(ids) >= len(keys):
+            raise malformed(f"field id {max(ids)} is not in its metadata, which has {len(keys)} names")
+        found = [keys[number] for number in ids]
+        if len(set(ids if all_different else found)) != len(found):
             raise malformed("an object has a field twice")
-        return names
+        return found
 
-    def _bounds(self, at: int, end: int) -> None:
-        if end > len(self.value):
-            raise malformed(f"a value at byte {at} ends at byte {end} (expected at most {len(self.value)})")
-
-    def _take(self, at: int, end: int) -> None:
-        self._bounds(at, end)
-        self.seen += end - at
-        if self.seen > len(self.value):
-            raise malformed("its values overlap")
+    def _beyond(self, at: int, end: int) -> DataFileError:
+        if end > self.size:
+            return malformed(f"a value at byte {at} ends at byte {end} (expected at most {self.size})")
+        return malformed("its values overlap")
 
 
 def _text(data: bytes) -> str:
@@ -148,6 +151,10 @@ def _text(data: bytes) -> str:
         return data.decode()
     except UnicodeDecodeError as error:
         raise malformed("a string is not UTF-8") from error
+
+
+def _string(data: bytes) -> str:
+    return _escape(_text(data))
 
 
 def _signed(data: bytes) -> int:
@@ -255,7 +262,7 @@ _PRIMITIVES: dict[int, tuple[int, Callable[[Any], str]]] = {
     13: (8, _timestamp(_US, "")),
     14: (4, _float),
     15: (-1, lambda data: f'"{base64.b64encode(data).decode()}"'),
-    16: (-1, lambda data: _escape(_text(data))),
+    16: (-1, _string),
     17: (8, _time_of_day),
     18: (8, _timestamp(_NS, "+00:00")),
     19: (8, _timestamp(_NS, "")),

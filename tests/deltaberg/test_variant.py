@@ -155,7 +155,7 @@ def test_field_names_are_told_in_any_order_and_width() -> None:
         (EMPTY, primitive(63), "primitive type 63"),
         (EMPTY, primitive(6, b"\0"), "ends at byte 9"),
         (EMPTY, primitive(16, b"\xff\xff\xff\xff"), "ends at byte 4294967300"),
-        (EMPTY, primitive(16, b"\x01"), "ends at byte 5"),
+        (EMPTY, primitive(16, b"\x01"), "ends at byte 6"),
         (EMPTY, primitive(16, b"\x01\0\0\0\xff"), "not UTF-8"),
         (EMPTY, b"\x05\xff", "not UTF-8"),
         (EMPTY, b"\x09a", "ends at byte 3"),
