@@ -151,6 +151,12 @@ def _check_encryption(metadata: TableMetadata) -> None:
         raise _encrypted(f"snapshot {snapshot.snapshot_id} has the key {snapshot.key_id}")
 
 
+def _store(place: str) -> str:
+    """Scheme and authority of a resolved location; empty for a local path."""
+    scheme, separator, rest = place.partition("://")
+    return f"{scheme}://{rest.partition('/')[0]}" if separator else ""
+
+
 def _check_place(metadata: TableMetadata, metadata_location: str, data: bytes, storage: Storage) -> None:
     """Refuse a table whose metadata stands elsewhere than it says, unless the same file is there too."""
     folder, _, name = metadata_location.rpartition("/")
@@ -158,10 +164,12 @@ def _check_place(metadata: TableMetadata, metadata_location: str, data: bytes, s
         return
     opened = table_folder(metadata_location)
     try:
-        claimed = storage.resolve(metadata.location).rstrip("/")
-        if claimed == storage.resolve(opened).rstrip("/"):
+        claimed, place = (storage.resolve(each).rstrip("/") for each in (metadata.location, opened))
+        if claimed == place:
             return
-        if storage.get(join_location(metadata.location, f"{METADATA_FOLDER}/{name}")) == data:
+        # Another store is not asked: it may not be there, and would take long to say so.
+        near = _store(claimed) == _store(place)
+        if near and storage.get(join_location(metadata.location, f"{METADATA_FOLDER}/{name}")) == data:
             return
     except (StorageError, IcebergError):
         pass

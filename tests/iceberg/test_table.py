@@ -116,6 +116,21 @@ def test_a_copy_beside_an_unchanged_original_reads_the_original(made: Callable[.
         Table.open(str(tmp_path / "copy"), open_storage())
 
 
+def test_a_copy_from_another_store_is_refused_without_asking_that_store(
+    made: Callable[..., Table], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    table = made()
+    path = Path(table.metadata_location)
+    path.write_text(path.read_text().replace(f'"location":"{table.location}"', '"location":"s3://bucket/t"'))
+    storage = open_storage()
+    real = storage.get
+    asked: list[str] = []
+    monkeypatch.setattr(storage, "get", lambda location: asked.append(location) or real(location))
+    with pytest.raises(InvalidIcebergRequest, match=f"relocate s3://bucket/t={table.location}"):
+        Table.open(table.location, storage)
+    assert not [location for location in asked if location.startswith("s3:")]
+
+
 def test_an_encrypted_table_is_refused_by_name(made: Callable[..., Table]) -> None:
     table = made("secret", **{"encryption.key-id": "k"})
     with pytest.raises(UnsupportedIcebergFeature, match=r"property encryption\.key-id is set") as caught:
