@@ -6,6 +6,7 @@ from __future__ import annotations
 import itertools
 import json
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager
 from dataclasses import replace
 from pathlib import Path
@@ -171,6 +172,26 @@ def test_an_append_is_repeated_on_top_of_what_others_committed(table: Table, dat
     assert [manifest.sequence_number for manifest in manifests] == [2, 1]
     # One manifest each, and only the list of the attempt that succeeded.
     assert len([name for name in metadata_files(after) if name.endswith(".avro")]) == 4
+
+
+def test_writers_at_the_same_time_all_get_through(table: Table, data_files: Any) -> None:
+    properties = {"commit.retry.num-retries": "100", "commit.retry.min-wait-ms": "1", "commit.retry.max-wait-ms": "20"}
+    table = table.transaction().set_properties(properties).commit()
+    batches = [[data_files.write(SCHEMA, rows(10 * writer + turn)) for turn in range(3)] for writer in range(4)]
+
+    def write(mine: list[pa.RecordBatch]) -> None:
+        for batch in mine:
+            transaction = Table.open(table.location, open_storage()).transaction()
+            transaction.snapshot("append").add_files(batch)
+            transaction.commit()
+
+    with ThreadPoolExecutor(4) as pool:
+        list(pool.map(write, batches))
+    after = table.refresh()
+    assert ids_of(after) == sorted(10 * writer + turn for writer in range(4) for turn in range(3))
+    assert [snapshot.sequence_number for snapshot in after.metadata.snapshots] == list(range(1, 13))
+    lists = {Path(snapshot.manifest_list or "").name for snapshot in after.metadata.snapshots}
+    assert {name for name in metadata_files(after) if name.startswith("snap-")} == lists
 
 
 def test_a_conflict_that_never_ends_is_reported_and_cleaned_up(table: Table, data_files: Any, outside: Outside) -> None:
