@@ -220,9 +220,7 @@ class _StripeColumns:
         nanos = np.zeros(len(array), dtype=np.int64)
         seconds[valid] = array.drop_null().to_numpy()
         nanos[valid] = self._nanoseconds(column, int(valid.sum()))
-        seconds = self._from_orc_epoch(seconds, instant=instant)
-        # Writers round seconds before 1970 towards zero whenever there is a fraction of at least a millisecond.
-        seconds -= (seconds < 0) & (nanos > 999_999)
+        seconds = self._seconds(seconds, nanos, instant=instant)
         scale = 1_000_000 if to.unit == "us" else 1_000_000_000
         limit = (2**63 - 1) // scale - 1
         if len(seconds) and (int(seconds.max()) > limit or int(seconds.min()) < -limit):
@@ -245,19 +243,27 @@ class _StripeColumns:
             raise ValueError(f"timestamp column {column} has more than a second of nanoseconds")
         return nanos
 
-    def _from_orc_epoch(self, seconds: npt.NDArray[np.int64], *, instant: bool) -> npt.NDArray[np.int64]:
+    def _seconds(
+        self, stored: npt.NDArray[np.int64], nanos: npt.NDArray[np.int64], *, instant: bool
+    ) -> npt.NDArray[np.int64]:
         """Seconds since 1970: of the instant, or of the wall clock where the writer was."""
         zone = self._footer.writer_timezone
-        if len(seconds) and int(np.abs(seconds).max()) > 1 << 55:
+        if len(stored) and int(np.abs(stored).max()) > 1 << 55:
             raise ValueError("a timestamp is out of range")
         if instant or zone in _UTC_NAMES or not zone:
-            return seconds + _ORC_EPOCH
+            return _whole_seconds(stored + _ORC_EPOCH, nanos)
         try:
             base = pc.assume_timezone(pa.scalar(_ORC_EPOCH, pa.timestamp("s")), zone).cast(pa.int64()).as_py()
-            local = pc.local_timestamp(pa.array(seconds + base).cast(pa.timestamp("s", tz=zone)))
+            instants = pa.array(_whole_seconds(stored + base, nanos)).cast(pa.timestamp("s", tz=zone))
+            local = pc.local_timestamp(instants)
         except (pa.ArrowException, ValueError) as error:
             raise ValueError(f"the writer's time zone {zone!r} is unknown here ({error})") from error
         return np.asarray(local.cast(pa.int64()).to_numpy(), dtype=np.int64)
+
+
+def _whole_seconds(seconds: npt.NDArray[np.int64], nanos: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+    """Writers round seconds before 1970 towards zero where there is a fraction of at least a millisecond."""
+    return seconds - ((seconds < 0) & (nanos > 999_999))
 
 
 class _PatchedFile(io.RawIOBase):

@@ -6,6 +6,7 @@ equal NaNs whatever their bits, -0.0 and 0.0 differ, and a value equals the same
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Sequence
 
 import numpy as np
@@ -16,6 +17,7 @@ import pyarrow.compute as pc
 _NAN_BITS = np.int64(0x7FF8000000000000)
 _ABSENT = b"\x00"
 _PRESENT = b"\x01"
+_HASHED_BYTES = 1 << 18
 _POWERS = np.full(4096, 0x9E3779B97F4A7C15, dtype=np.uint64).cumprod()
 
 
@@ -45,11 +47,24 @@ def hash_keys(keys: pa.BinaryArray | pa.LargeBinaryArray) -> npt.NDArray[np.uint
         return np.zeros(0, dtype=np.uint64)
     width = np.int64 if pa.types.is_large_binary(keys.type) else np.int32
     offsets = np.frombuffer(keys.buffers()[1], dtype=width)[keys.offset : keys.offset + len(keys) + 1]
+    data = np.frombuffer(keys.buffers()[2], dtype=np.uint8)
+    hashes = np.empty(len(keys), dtype=np.uint64)
+    edges = np.searchsorted(offsets, np.arange(int(offsets[0]), int(offsets[-1]), _HASHED_BYTES))
+    edges = np.unique(np.append(edges, len(keys)))
+    for start, stop in itertools.pairwise([0, *edges[edges > 0].tolist()]):
+        hashes[start:stop] = _hash_some(data, offsets[start : stop + 1].astype(np.int64))
+    return hashes
+
+
+def _hash_some(data: npt.NDArray[np.uint8], offsets: npt.NDArray[np.int64]) -> npt.NDArray[np.uint64]:
+    """A polynomial of the bytes between neighbouring offsets, modulo 2 to the 64."""
     first, last = int(offsets[0]), int(offsets[-1])
-    data = np.frombuffer(keys.buffers()[2], dtype=np.uint8)[first:last]
-    starts = (offsets[:-1] - first).astype(np.int64)
-    within = np.arange(last - first, dtype=np.int64) - np.repeat(starts, np.diff(offsets))
-    terms = (data.astype(np.uint64) + np.uint64(1)) * _POWERS[within % len(_POWERS)]
+    starts = offsets[:-1] - first
+    within = np.arange(last - first) - np.repeat(starts, np.diff(offsets))
+    within &= len(_POWERS) - 1
+    terms = data[first:last].astype(np.uint64)
+    terms += np.uint64(1)
+    terms *= _POWERS[within]
     hashes: npt.NDArray[np.uint64] = np.add.reduceat(terms, starts)
     return hashes
 

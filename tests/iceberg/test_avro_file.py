@@ -172,7 +172,7 @@ def test_a_file_that_does_not_hold_records_is_refused(storage: Storage, tmp_path
         AvroFile(storage, str(path))
 
 
-@settings(max_examples=300, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=100, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(data=st.data())
 def test_damaged_files_are_read_or_refused_in_our_own_words(
     storage: Storage, tmp_path: Path, data: st.DataObject

@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 from pyarrow import orc
 
 from deltaberg.datafile.errors import DataFileError
-from deltaberg.iceberg.orc_file import OrcFile
+from deltaberg.iceberg.orc_file import FIELD_ID_KEY, OrcFile
+from deltaberg.iceberg.orc_tail import message, read_tail, rewritten_tail, type_message
 from deltaberg.storage import Storage, open_storage
 
 CODECS = ["uncompressed", "zlib", "snappy", "lz4", "zstd"]
@@ -114,7 +115,100 @@ def test_types_are_those_of_the_file(storage: Storage, tmp_path: Path) -> None:
     ]
 
 
-@settings(max_examples=300, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+def with_attributes(path: Path, attributes: dict[int, dict[str, str]]) -> None:
+    """Give the types of an uncompressed ORC file attributes, by column id, as Iceberg's writer does."""
+    with pa.OSFile(str(path), "rb") as file:
+        tail = read_tail(file, file.size(), str(path))
+        head = file.read_at(tail.footer_offset, 0)
+    types = []
+    for column, node in enumerate(tail.types):
+        body = type_message(node.kind, node.subtypes, node.field_names, precision=node.precision, scale=node.scale)
+        for key, value in attributes.get(column, {}).items():
+            body += message(7, message(1, key.encode()) + message(2, value.encode()))
+        types.append(body)
+    path.write_bytes(head + rewritten_tail(tail, tuple(types)))
+
+
+def test_attributes_say_ids_and_iceberg_types(storage: Storage, tmp_path: Path) -> None:
+    path = tmp_path / "x.orc"
+    stamps = pa.array([1_234_567_891, None]).cast(pa.timestamp("ns"))
+    table = pa.table(
+        {
+            "time": pa.array([86_399_999_999, None], pa.int64()),
+            "uuid": pa.array([bytes(range(16)), None], pa.binary()),
+            "fixed": pa.array([b"abc", None], pa.binary()),
+            "nanos": stamps,
+            "micros": stamps,
+            "list": pa.array([[1], None], pa.list_(pa.int64())),
+        }
+    )
+    orc.write_table(table, path, compression="uncompressed")
+    with_attributes(
+        path,
+        {
+            1: {"iceberg.id": "11", "iceberg.long-type": "TIME", "iceberg.required": "false"},
+            2: {"iceberg.id": "12", "iceberg.binary-type": "UUID"},
+            3: {"iceberg.id": "13", "iceberg.binary-type": "FIXED", "iceberg.length": "3"},
+            4: {"iceberg.id": "14", "iceberg.timestamp-unit": "NANOS"},
+            5: {"iceberg.id": "15", "iceberg.timestamp-unit": "MICROS", "iceberg.required": "true"},
+            6: {"iceberg.id": "16"},
+            7: {"iceberg.id": "17"},
+        },
+    )
+    found = read(storage, path)
+    types = [pa.time64("us"), pa.binary(16), pa.binary(3), pa.timestamp("ns"), pa.timestamp("us")]
+    assert [field.type for field in found.schema][:5] == types
+    assert [field.metadata[FIELD_ID_KEY] for field in found.schema] == [b"11", b"12", b"13", b"14", b"15", b"16"]
+    assert found.schema.field("list").type.value_field.metadata == {FIELD_ID_KEY: b"17"}
+    assert [field.nullable for field in found.schema] == [True, True, True, True, False, True]
+    assert found["time"].cast(pa.int64()).to_pylist() == [86_399_999_999, None]
+    assert found["uuid"].to_pylist() == [bytes(range(16)), None]
+    assert found["nanos"].cast(pa.int64()).to_pylist() == [1_234_567_891, None]
+    assert found["micros"].cast(pa.int64()).to_pylist() == [1_234_567, None]
+
+
+@pytest.mark.parametrize(
+    ("attributes", "reason"),
+    [
+        ({"iceberg.id": "x"}, "attribute iceberg.id of column b is 'x'"),
+        ({"iceberg.binary-type": "FIXED"}, "attribute iceberg.length of column b is ''"),
+        ({"iceberg.binary-type": "UUID"}, "widths must match"),
+    ],
+)
+def test_attributes_that_contradict_the_column_are_refused(
+    storage: Storage, tmp_path: Path, attributes: dict[str, str], reason: str
+) -> None:
+    path = tmp_path / "x.orc"
+    orc.write_table(pa.table({"b": [b"abc"]}), path, compression="uncompressed")
+    with_attributes(path, {1: attributes})
+    with pytest.raises(DataFileError, match=reason):
+        read(storage, path)
+
+
+@pytest.mark.parametrize("zone", [b"EST", b"CET", b"UTC"])
+def test_wall_clock_times_are_those_of_the_writers_zone(storage: Storage, tmp_path: Path, zone: bytes) -> None:
+    path = tmp_path / "x.orc"
+    # Arrow's own reader knows no daylight saving after 2037.
+    values = pa.array(np.random.default_rng(0).integers(-(2**60), 2**61 - 2**58, 500) // 1000 * 1000)
+    stamps = values.cast(pa.timestamp("ns"))
+    orc.write_table(
+        pa.table({"t": stamps, "z": values.cast(pa.timestamp("ns", tz="UTC"))}), path, compression="uncompressed"
+    )
+    path.write_bytes(path.read_bytes().replace(b"\x1a\x03GMT", b"\x1a\x03" + zone))
+    wanted, found = orc.read_table(path), read(storage, path)
+    for name in ("t", "z"):
+        assert found[name].combine_chunks().cast(pa.int64()).to_pylist() == microseconds(wanted[name].combine_chunks())
+
+
+def test_an_unknown_zone_is_refused(storage: Storage, tmp_path: Path) -> None:
+    path = tmp_path / "x.orc"
+    orc.write_table(pa.table({"t": pa.array([0]).cast(pa.timestamp("ns"))}), path, compression="uncompressed")
+    path.write_bytes(path.read_bytes().replace(b"\x1a\x03GMT", b"\x1a\x03XYZ"))
+    with pytest.raises(DataFileError, match="time zone"):
+        read(storage, path)
+
+
+@settings(max_examples=100, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(data=st.data())
 def test_damaged_files_are_read_or_refused_in_our_own_words(
     storage: Storage, tmp_path: Path, data: st.DataObject
