@@ -19,7 +19,6 @@ from deltaberg.iceberg.types import (
     NestedField,
     PrimitiveType,
     StructType,
-    Type,
     UnknownType,
     arrow_field,
     field_to_json,
@@ -119,10 +118,6 @@ class Schema:
         """The highest id in use; 0 for a schema without fields."""
         return max(self._by_id, default=0)
 
-    def as_struct(self) -> StructType:
-        """The schema as a struct type."""
-        return StructType(fields=self.fields)
-
     def arrow_schema(self) -> pa.Schema:
         """The columns in Arrow, each with its ``PARQUET:field_id``."""
         return pa.schema([arrow_field(nested, with_field_id=True) for nested in self.fields])
@@ -204,10 +199,3 @@ def find_in(schemas: tuple[Schema, ...], field_id: int) -> NestedField | None:
         if found is not None:
             return found
     return None
-
-
-def result_struct(fields: tuple[tuple[int, str, Type], ...]) -> StructType:
-    """A struct of optional fields from (id, name, type) triples, as partition tuples are."""
-    return StructType(
-        fields=tuple(NestedField(field_id=i, name=name, required=False, type=kind) for i, name, kind in fields)
-    )

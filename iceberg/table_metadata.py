@@ -17,7 +17,6 @@ from deltaberg.iceberg.sort_order import UNSORTED, SortOrder
 from deltaberg.iceberg.statistics_file import PartitionStatisticsFile, StatisticsFile
 
 MAX_FORMAT_VERSION = 4
-INITIAL_SEQUENCE_NUMBER = 0
 _LOG_KEYS = frozenset({"metadata-file", "timestamp-ms"})
 
 
@@ -62,7 +61,7 @@ class TableMetadata:
     partition_specs: tuple[PartitionSpec, ...]
     default_spec_id: int
     last_partition_id: int
-    last_sequence_number: int = INITIAL_SEQUENCE_NUMBER
+    last_sequence_number: int = 0
     properties: Mapping[str, str] = field(default_factory=dict, hash=False)
     current_snapshot_id: int | None = None
     snapshots: tuple[Snapshot, ...] = ()
