@@ -48,16 +48,13 @@ def main() -> None:
     deltaberg("verify", "flights", "flights/_iceberg", "--rows")
     metadata = newest_metadata(WORK / "flights" / "_iceberg")
     compare("DuckDB reads the Iceberg table", lambda: read_iceberg_with_duckdb(metadata), wanted)
-    compare(
-        "PyIceberg reads the Iceberg table", lambda: StaticTable.from_metadata(str(metadata)).scan().to_arrow(), wanted
-    )
+    compare("PyIceberg reads the Iceberg table", lambda: read_with_pyiceberg(metadata), wanted)
     there = wanted.num_rows
 
     heading("Iceberg to Delta")
     write_with_pyiceberg(WORK / "departures", flights)
     source = newest_metadata(WORK / "departures")
-    wanted = StaticTable.from_metadata(str(source)).scan().to_arrow()
-    deltaberg("inspect", "departures")
+    wanted = read_with_pyiceberg(source)
     deltaberg("plan", "departures", "--to", "delta")
     deltaberg("convert", "departures", "--to", "delta")
     deltaberg("verify", "departures", "departures", "--to", "delta", "--rows")
@@ -136,6 +133,12 @@ def read_with_delta_rs(folder: Path) -> pa.Table:
 
 def read_iceberg_with_duckdb(metadata: Path) -> pa.Table:
     return duck("avro", "iceberg").execute(f"SELECT * FROM iceberg_scan('{metadata}')").to_arrow_table()
+
+
+def read_with_pyiceberg(metadata: Path) -> pa.Table:
+    """Through the batch reader: ``to_arrow`` cannot put files together of which some note their text as string_view, as
+    delta-rs does when it rewrites."""
+    return StaticTable.from_metadata(str(metadata)).scan().to_arrow_batch_reader().read_all()
 
 
 def read_delta_with_duckdb(folder: Path) -> pa.Table:

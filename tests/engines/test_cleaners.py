@@ -96,7 +96,7 @@ def iceberg_source(spark: Any, warehouse: Path, request: pytest.FixtureRequest) 
     return folder
 
 
-DELTA_SOURCE_CLEANERS = (vacuum, forced_vacuum, log_cleanup, expire_snapshots, remove_orphan_files)
+DELTA_SOURCE_CLEANERS = (forced_vacuum, log_cleanup, expire_snapshots, remove_orphan_files)
 ICEBERG_SOURCE_CLEANERS = (vacuum, log_cleanup, expire_snapshots, remove_orphan_files)
 
 
