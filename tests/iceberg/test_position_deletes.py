@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
@@ -103,3 +104,15 @@ def test_a_null_or_an_absent_column_is_refused(stored: Any, column: str) -> None
         with pytest.raises(DataFileError, match=f"'{column}'") as caught:
             ids(stored)
         assert caught.value.path == deletes
+
+
+def test_paths_from_before_version_4_get_the_scheme_of_the_table(
+    stored_table: Callable[..., Any], tmp_path: Path
+) -> None:
+    stored = stored_table(SCHEMA, version=4, location=f"file:{tmp_path}/table")
+    bare = stored.data(pa.table({"id": [1, 2, 3]})).removeprefix("file:")
+    stored.entries[-1][2]["file_path"] = bare
+    stored.position_deletes([(bare, 0), (f"file:{bare}", 1)])
+    assert scan(stored.open(), columns=["id"], metadata_columns=["_file"]).read_all().to_pylist() == [
+        {"id": 3, "_file": f"file:{bare}"}
+    ]
