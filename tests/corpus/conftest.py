@@ -64,22 +64,14 @@ def cases() -> list[Case]:
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    """``case``: every table. ``moment``: every table at every point whose rows are known. Without ../shared one test
-    is left, which skips."""
-    if "moment" in metafunc.fixturenames:
-        moments = [
-            (case, file.stem.removeprefix("expected_"))
-            for case in cases()
-            for file in sorted(case.folder.glob("expected_*.parquet"))
-        ]
-        metafunc.parametrize("moment", moments or [None], ids=lambda m: f"{m[0].name}@{m[1]}" if m else "absent")
-    elif "case" in metafunc.fixturenames:
+    """``case``: every table. Without ../shared one test is left, which skips."""
+    if "case" in metafunc.fixturenames:
         metafunc.parametrize("case", cases() or [None], ids=lambda case: case.name if case else "absent")
 
 
 @pytest.fixture(scope="session")
 def expectations() -> dict[str, dict[str, dict[str, str]]]:
-    """``{"scan" | "history" | "convert": {case: {"outcome", "because", ...}}}``: the cases whose outcome is not ``equal``.
+    """``{"convert": {case: {"outcome", "because", ...}}}``: the cases whose outcome is not ``equal``.
 
     because: words of the message of a refusal or failure; else the reason.
     """

@@ -57,3 +57,12 @@ def readings(case: Any, to: str, target: Path, oracle: Any, difference: Any) -> 
             text = difference(got, wanted, json_columns=case.json_columns)
             verdicts[engine] = f"wrong: {text}" if text else "equal"
     return verdicts
+
+
+def test_the_list_names_cases_that_exist(shared: Path, expectations: Any) -> None:
+    corpus = shared / "corpus"
+    for verb in expectations.values():
+        for name, listed in verb.items():
+            assert (corpus / name).is_dir(), name
+            assert listed["outcome"] in {"refused", "failed", "unread", "wrong"}
+            assert listed["because"], f"{name}: why?"
