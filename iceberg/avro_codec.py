@@ -8,6 +8,7 @@ from __future__ import annotations
 import bz2
 import lzma
 import zlib
+from collections.abc import Callable
 from typing import Any, Final
 
 import pyarrow as pa
@@ -33,25 +34,15 @@ _INFLATE_ERRORS: tuple[type[Exception], ...] = (zlib.error, _inflate.error)
 
 def decompress(codec: str, block: bytes | memoryview) -> bytes:
     """The bytes of one block. CorruptMetadata when it is damaged or too large, Unsupported for an unknown codec."""
-    if codec == "null":
-        return bytes(block)
-    if codec == "deflate" and len(block) <= _HARMLESS:
-        inflate = zlib if len(block) < _SMALL else _inflate
-        try:
-            return inflate.decompress(block, _RAW_DEFLATE)  # type: ignore[no-any-return]
-        except _INFLATE_ERRORS as error:
-            raise CorruptMetadata(f"Cannot decompress Avro block: deflate data is damaged ({error})") from error
-    if codec == "deflate":
-        return _stream(lambda: _inflate.decompressobj(_RAW_DEFLATE), block, codec, _INFLATE_ERRORS)
-    if codec == "snappy":
-        return _snappy(block)
-    if codec == "zstandard":
-        return _zstandard(block)
-    if codec == "bzip2":
-        return _stream(bz2.BZ2Decompressor, block, codec, (OSError, ValueError, EOFError))
-    if codec == "xz":
-        return _stream(lambda: lzma.LZMADecompressor(lzma.FORMAT_XZ), block, codec, (lzma.LZMAError, EOFError, MemoryError))
-    raise unknown_codec(codec)
+    return decompressor(codec)(block)
+
+
+def decompressor(codec: str) -> Callable[[bytes | memoryview], bytes]:
+    """``decompress`` for many blocks of one codec."""
+    found = _DECOMPRESSORS.get(codec)
+    if found is None:
+        raise unknown_codec(codec)
+    return found
 
 
 def compress(codec: str, block: bytes | memoryview) -> bytes:
@@ -80,6 +71,25 @@ def unknown_codec(codec: str) -> UnsupportedIcebergFeature:
         f"Cannot read or write Avro blocks with codec {codec!r}: unknown (expected one of {', '.join(CODECS)})",
         feature=f"avro codec {codec}",
     )
+
+
+def _deflate(block: bytes | memoryview) -> bytes:
+    size = len(block)
+    if size > _HARMLESS:
+        return _stream(lambda: _inflate.decompressobj(_RAW_DEFLATE), block, "deflate", _INFLATE_ERRORS)
+    try:
+        return (zlib if size < _SMALL else _inflate).decompress(block, _RAW_DEFLATE)  # type: ignore[no-any-return]
+    except _INFLATE_ERRORS as error:
+        raise CorruptMetadata(f"Cannot decompress Avro block: deflate data is damaged ({error})") from error
+
+
+def _bzip2(block: bytes | memoryview) -> bytes:
+    return _stream(bz2.BZ2Decompressor, block, "bzip2", (OSError, ValueError, EOFError))
+
+
+def _xz(block: bytes | memoryview) -> bytes:
+    errors = (lzma.LZMAError, EOFError, MemoryError)
+    return _stream(lambda: lzma.LZMADecompressor(lzma.FORMAT_XZ), block, "xz", errors)
 
 
 def _stream(make: Any, block: bytes | memoryview, codec: str, errors: tuple[type[Exception], ...]) -> bytes:
@@ -139,3 +149,13 @@ def _too_large(codec: str) -> CorruptMetadata:
         f"Cannot decompress Avro block: {codec} data would exceed {MAX_BLOCK_BYTES} bytes "
         "(expected blocks of at most that size); the file is damaged or hostile"
     )
+
+
+_DECOMPRESSORS: Final[dict[str, Callable[[bytes | memoryview], bytes]]] = {
+    "null": bytes,
+    "deflate": _deflate,
+    "snappy": _snappy,
+    "zstandard": _zstandard,
+    "bzip2": _bzip2,
+    "xz": _xz,
+}

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
-from deltaberg.iceberg.avro_codec import CODECS, compress, decompress, unknown_codec
+from deltaberg.iceberg.avro_codec import CODECS, compress, decompressor, unknown_codec
 from deltaberg.iceberg.errors import CorruptMetadata
 
 MAGIC: Final = b"Obj\x01"
@@ -81,7 +81,7 @@ def read_blocks(data: bytes | memoryview, header: AvroHeader) -> Iterator[AvroBl
     """The blocks in file order, decompressed one at a time."""
     data = bytes(data)
     view = memoryview(data)
-    codec, sync, total = header.codec, header.sync, len(data)
+    unpack, sync, total = decompressor(header.codec), header.sync, len(data)
     at = header.size
     # Some writers put every object into a block of its own, so this loop is kept short.
     while at < total:
@@ -106,7 +106,7 @@ def read_blocks(data: bytes | memoryview, header: AvroHeader) -> Iterator[AvroBl
                 f"Cannot read Avro block at byte {start}: its sync marker differs from the header's",
                 field=f"byte {end}",
             )
-        yield AvroBlock(start, count, decompress(codec, view[at:end]))
+        yield AvroBlock(start, count, unpack(view[at:end]))
         at = end + SYNC_SIZE
 
 

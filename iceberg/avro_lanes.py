@@ -7,6 +7,7 @@ buffer is ever touched; a position that would leave it is a CorruptMetadata.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Final, TypeAlias
 
 import numpy as np
@@ -29,11 +30,11 @@ _ONE: Final = _U(1)
 
 
 class Lanes:
-    """A buffer and the words that start at each of its bytes."""
+    """A buffer made of parts, and the words that start at each of its bytes."""
 
-    def __init__(self, data: bytes) -> None:
-        self.size = len(data)
-        padded = data + bytes(_PADDING)
+    def __init__(self, parts: Iterable[bytes]) -> None:
+        padded = b"".join((*parts, bytes(_PADDING)))
+        self.size = len(padded) - _PADDING
         self.view = memoryview(padded)[: self.size]
         self.buffer = pa.py_buffer(padded)
         self.bytes = np.frombuffer(padded, dtype=np.uint8)

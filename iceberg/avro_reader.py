@@ -113,7 +113,7 @@ class _Group:
     @classmethod
     def of(cls, blocks: list[AvroBlock]) -> _Group:
         return cls(
-            lanes=Lanes(b"".join([block.data for block in blocks])),
+            lanes=Lanes([block.data for block in blocks]),
             ends=np.cumsum([len(block.data) for block in blocks], dtype=np.int64),
             counts=np.array([block.objects for block in blocks], dtype=np.int64),
             offset=blocks[0].offset,
@@ -134,20 +134,21 @@ def _groups(blocks: Iterator[AvroBlock]) -> Iterator[list[AvroBlock]]:
     group: list[AvroBlock] = []
     size = count = 0
     for block in blocks:
-        if block.objects > len(block.data) or (block.data and not block.objects):
+        offset, objects, data = block
+        length = len(data)
+        if objects > length or (length and not objects):
             raise CorruptMetadata(
-                f"Cannot read Avro block at byte {block.offset}: {block.objects} objects cannot stand in "
-                f"{len(block.data)} bytes",
-                field=f"byte {block.offset}",
+                f"Cannot read Avro block at byte {offset}: {objects} objects cannot stand in {length} bytes",
+                field=f"byte {offset}",
             )
-        if block.objects == 0:
+        if objects == 0:
             continue
-        if group and (size + len(block.data) > GROUP_BYTES or count + block.objects > GROUP_ENTRIES):
+        if group and (size + length > GROUP_BYTES or count + objects > GROUP_ENTRIES):
             yield group
             group, size, count = [], 0, 0
         group.append(block)
-        size += len(block.data)
-        count += block.objects
+        size += length
+        count += objects
     if group:
         yield group
 
