@@ -12,7 +12,7 @@ from deltaberg.delta.errors import CorruptLog
 from deltaberg.storage.errors import NotFound
 from deltaberg.storage.protocol import Storage
 
-_BATCH_ROWS = 8192  # small enough that a batch's text stays in the processor's caches
+BATCH_ROWS = 8192  # small enough that a batch's text stays in the processor's caches
 _BUFFER_BYTES = 1 << 20
 
 
@@ -65,7 +65,7 @@ class LogParquet:
 
     def batches(self, columns: Sequence[str], *, row_groups: Sequence[int] | None = None) -> Iterator[pa.RecordBatch]:
         """Batches of columns, named by dotted prefix, of all or some row groups."""
-        yield from self._file.iter_batches(batch_size=_BATCH_ROWS, columns=list(columns), row_groups=row_groups)
+        yield from self._file.iter_batches(batch_size=BATCH_ROWS, columns=list(columns), row_groups=row_groups)
 
 
 @contextmanager

@@ -6,7 +6,7 @@ a later commit mentions them, so they stream by.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -17,8 +17,11 @@ from deltaberg.delta.actions import DomainMetadata, Metadata, Txn
 from deltaberg.delta.commit_json import FileActions, LoggedAction
 from deltaberg.delta.errors import CorruptLog
 from deltaberg.delta.file_actions import file_keys
+from deltaberg.delta.log_parquet import BATCH_ROWS
 from deltaberg.delta.protocol import Protocol
 from deltaberg.errors import error_context
+
+_KEYS_PER_ROW = 4
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,11 +47,27 @@ class ReplayedFiles:
     logical_files: pa.Array = field(repr=False)
     live_paths: pa.Array = field(repr=False)
 
-    def keep_unmentioned(self, rows: pa.RecordBatch) -> pa.RecordBatch:
-        """The adds of a checkpoint batch that no later commit touches.
+    def keep_unmentioned(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """The adds of a checkpoint that no later commit touches.
 
         Raises CorruptLog when a file is live in the checkpoint and, with another deletion vector, in a later commit.
         """
+        return self._filtered(batches, self._unmentioned_adds)
+
+    def keep_unmentioned_tombstones(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """The removes of a checkpoint whose logical file no later commit mentions."""
+        return self._filtered(batches, self._unmentioned_removes)
+
+    def _filtered(
+        self, batches: Iterable[pa.RecordBatch], keep: Callable[[pa.RecordBatch], pa.RecordBatch]
+    ) -> Iterator[pa.RecordBatch]:
+        # Each look-up hashes all keys again, so many keys are looked for in many rows at once.
+        for rows in _gathered(batches, len(self.paths) // _KEYS_PER_ROW):
+            kept = keep(rows)
+            for start in range(0, kept.num_rows, BATCH_ROWS):
+                yield kept.slice(start, BATCH_ROWS)
+
+    def _unmentioned_adds(self, rows: pa.RecordBatch) -> pa.RecordBatch:
         paths, logical_files = file_keys(rows)
         mentioned = pc.is_in(paths, self.paths)
         if not pc.any(mentioned, min_count=0).as_py():
@@ -59,9 +78,25 @@ class ReplayedFiles:
             raise _live_twice(rows.column("path").filter(twice)[0].as_py())
         return rows.filter(pc.invert(gone))
 
-    def keep_unmentioned_tombstones(self, rows: pa.RecordBatch) -> pa.RecordBatch:
-        """The removes of a checkpoint batch whose logical file no later commit mentions."""
+    def _unmentioned_removes(self, rows: pa.RecordBatch) -> pa.RecordBatch:
         return rows.filter(pc.invert(pc.is_in(file_keys(rows)[1], self.logical_files)))
+
+
+def _gathered(batches: Iterable[pa.RecordBatch], enough: int) -> Iterator[pa.RecordBatch]:
+    """Batches of one schema joined until they have ``enough`` rows."""
+    waiting: list[pa.RecordBatch] = []
+    rows = 0
+    for batch in batches:
+        if waiting and not batch.schema.equals(waiting[0].schema):
+            yield pa.concat_batches(waiting)
+            waiting, rows = [], 0
+        waiting.append(batch)
+        rows += batch.num_rows
+        if rows >= enough:
+            yield waiting[0] if len(waiting) == 1 else pa.concat_batches(waiting)
+            waiting, rows = [], 0
+    if waiting:
+        yield pa.concat_batches(waiting)
 
 
 def reconcile_small_actions(actions: Iterable[LoggedAction]) -> SmallState:

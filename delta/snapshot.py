@@ -16,6 +16,7 @@ from deltaberg.delta.commit_json import FileActions, LoggedAction, parse_file_ac
 from deltaberg.delta.errors import CorruptLog, DeltaError, VersionNotFound
 from deltaberg.delta.history import CommitActions, read_commit
 from deltaberg.delta.in_commit_timestamp import commit_timestamp
+from deltaberg.delta.log_parquet import BATCH_ROWS
 from deltaberg.delta.log_path import LogFile, LogFileKind, commit_name
 from deltaberg.delta.log_replay import (
     ReplayedFiles,
@@ -146,8 +147,8 @@ class Snapshot:
         """Tombstones: rows of ``file_actions.remove_rows``, expired ones included."""
         with error_context(table=self.table_root, version=self.version):
             if self._checkpoint is not None:
-                for rows in self._checkpoint.removes(self._partition_names):
-                    yield rows if self._replayed is None else self._replayed.keep_unmentioned_tombstones(rows)
+                rows = self._checkpoint.removes(self._partition_names)
+                yield from rows if self._replayed is None else self._replayed.keep_unmentioned_tombstones(rows)
             if self._replayed is not None:
                 yield from self._replayed.removes.to_batches()
 
@@ -166,12 +167,10 @@ class Snapshot:
 
     def _live_rows(self) -> Iterator[pa.RecordBatch]:
         if self._checkpoint is not None:
-            for rows in self._checkpoint.adds(self._partition_names):
-                kept = rows if self._replayed is None else self._replayed.keep_unmentioned(rows)
-                if kept.num_rows:
-                    yield kept
+            rows = self._checkpoint.adds(self._partition_names)
+            yield from rows if self._replayed is None else self._replayed.keep_unmentioned(rows)
         if self._replayed is not None:
-            yield from self._replayed.adds.to_batches(max_chunksize=32_768)
+            yield from self._replayed.adds.to_batches(max_chunksize=BATCH_ROWS)
 
 
 def _partition_names_of(actions: Sequence[LoggedAction]) -> tuple[str, ...]:

@@ -413,3 +413,28 @@ def test_a_folder_without_a_log_is_no_table(tmp_path: Path) -> None:
     with pytest.raises(NotADeltaTable, match="no Delta log found") as caught:
         DeltaTable.open(str(tmp_path), open_storage())
     assert caught.value.table == str(tmp_path)
+
+
+def test_a_long_tail_of_commits_is_told_from_a_long_checkpoint(log: Log) -> None:
+    half = 20_000
+    log.checkpoint(
+        0,
+        log.protocol(),
+        log.metadata(),
+        *(log.add(f"old-{number}", stats=STATS) for number in range(2 * half)),
+        name=f"{0:020d}.checkpoint.{1:010d}.{2:010d}.parquet",
+    )
+    log.checkpoint(
+        0,
+        *(log.add(f"parsed-{number}", stats_parsed=PARSED) for number in range(100)),
+        name=f"{0:020d}.checkpoint.{2:010d}.{2:010d}.parquet",
+        stats_parsed=STRUCT,
+    )
+    log.commit(1, *(log.remove(f"old-{number}") for number in range(half)), log.remove("parsed-7"))
+    log.commit(2, *(log.add(f"new-{number}") for number in range(half)))
+    batches = list(opened(log).add_files())
+    assert max(batch.num_rows for batch in batches) <= 8192
+    found = [path for batch in batches for path in batch.column("path").to_pylist()]
+    wanted = [f"old-{number}" for number in range(half, 2 * half)]
+    wanted += [f"parsed-{number}" for number in range(100) if number != 7]
+    assert found == wanted + [f"new-{number}" for number in range(half)]
