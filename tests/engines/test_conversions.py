@@ -1,4 +1,5 @@
-"""Every engine reads every conversion of the tables that Spark made; docs/compatibility.md is what this run saw.
+"""Spark reads every conversion of the tables that it made: the rows, the schema, the nullability. So do other engines, and
+docs/compatibility.md is what this run saw.
 
 ``DELTABERG_WRITE_DOCS=1 make test-engines`` writes the page; otherwise it is compared with the run, so that it can neither
 promise more nor less than what is so. A wrong row is never accepted as a limitation unless it stands in WRONG with its evidence.
@@ -38,6 +39,8 @@ PACKAGES = {
     "Polars": "polars",
     "Spark": "pyspark",
 }
+# What a type of the source is in the target, as Spark names it.
+WIDENED = {"tinyint": "int", "smallint": "int"}
 # Engines that read other rows than the source's from a target, by (target format, table, engine), with what is wrong in them.
 WRONG: dict[tuple[str, str, str], str] = {}
 
@@ -71,81 +74,93 @@ def without_places(text: str) -> str:
     return re.sub(r"[0-9a-f]{8}-[0-9a-f-]{27,}", "UUID", text).replace("|", "/")[:160]
 
 
-def judge(
-    script: Path,
-    to: str,
-    target: Path | None,
-    where: Path | None,
-    wanted: pa.Table,
-    spark_rows: Callable[[], pa.Table],
-    independent: Any,
-    difference: Any,
-    readings: list[Reading],
-) -> None:
-    """Let every engine read the target and note what it saw; no engine may see other rows without being listed."""
-    base = {"to": to, "table": script.stem, "about": about(script)}
-    if target is None:
-        readings.extend(Reading(**base, engine=engine, result="refused") for engine in ("Spark", *READERS[to]))
-        return
-    text = difference(spark_rows(), wanted)
-    assert not text, f"Spark {version('pyspark')} reads {where}: {text}"
-    readings.append(Reading(**base, engine="Spark", result="equal"))
-    for engine, reader in READERS[to].items():
-        got = independent.read(reader, where)
-        known = WRONG.get((to, script.stem, engine))
-        if isinstance(got, str):
-            readings.append(
-                Reading(**base, engine=engine, result="stops", evidence=without_places(got.split(": ", 1)[-1]))
+def shape(spark: Any, sql: str) -> list[tuple[str, str, bool]]:
+    """Name, type and nullability of every column, as Spark sees them."""
+    fields = spark.table(sql).schema.fields
+    return [(f.name, WIDENED.get(f.dataType.simpleString(), f.dataType.simpleString()), f.nullable) for f in fields]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Judges:
+    """All engines, and where their findings go."""
+
+    spark: Any
+    query: Callable[[str], pa.Table]
+    independent: Any
+    difference: Callable[..., str]
+    readings: list[Reading]
+
+    def refused(self, script: Path, to: str) -> None:
+        for engine in ("Spark", *READERS[to]):
+            self.readings.append(
+                Reading(to=to, table=script.stem, about=about(script), engine=engine, result="refused")
             )
-            continue
-        text = difference(got, wanted)
-        if text:
-            assert known, f"{engine} {version(PACKAGES[engine])} reads {where}: {text}"
-            readings.append(Reading(**base, engine=engine, result="wrong", evidence=known))
-        else:
-            assert not known, f"{engine} reads {where} right: take it out of WRONG"
-            readings.append(Reading(**base, engine=engine, result="equal"))
+
+    def read(self, script: Path, to: str, source: str, target: str, where: Path) -> None:
+        """Let every engine read the target; no engine may see other rows without standing in WRONG.
+
+        source, target: how Spark calls the tables. where: the folder of a Delta table, the metadata file of an Iceberg one.
+        """
+        wanted = self.query(f"SELECT * FROM {source}")
+        text = self.difference(self.query(f"SELECT * FROM {target}"), wanted, signed_zero=True)
+        assert not text, f"Spark {version('pyspark')} reads {where}: {text}"
+        assert shape(self.spark, target) == shape(self.spark, source)
+        self._note(script, to, "Spark", "equal")
+        for engine, reader in READERS[to].items():
+            known = WRONG.get((to, script.stem, engine), "")
+            got = self.independent.read(reader, where)
+            text = "" if isinstance(got, str) else self.difference(got, wanted)
+            if isinstance(got, str):
+                self._note(script, to, engine, "stops", without_places(got.split(": ", 1)[-1]))
+            elif text:
+                assert known, f"{engine} {version(PACKAGES[engine])} reads {where}: {text}"
+                self._note(script, to, engine, "wrong", known)
+            else:
+                assert not known, f"{engine} reads {where} right: take it out of WRONG"
+                self._note(script, to, engine, "equal")
+
+    def _note(self, script: Path, to: str, engine: str, result: str, evidence: str = "") -> None:
+        reading = Reading(
+            to=to, table=script.stem, about=about(script), engine=engine, result=result, evidence=evidence
+        )
+        self.readings.append(reading)
 
 
-def test_engines_read_the_iceberg_targets(
-    delta_script: Path,
-    delta_table: Any,
-    query: Any,
-    warehouse: Path,
-    independent: Any,
-    difference: Any,
-    readings: list[Reading],
+@pytest.fixture
+def judges(spark: Any, query: Any, independent: Any, difference: Any, readings: list[Reading]) -> Judges:
+    return Judges(spark=spark, query=query, independent=independent, difference=difference, readings=readings)
+
+
+def test_an_iceberg_target_equals_its_delta_source(
+    delta_script: Path, delta_table: Any, warehouse: Path, judges: Judges
 ) -> None:
     source = delta_table(delta_script)
-    target: Path | None = warehouse / "compatibility" / source.name
-    where = None
+    target = warehouse / "converted" / source.name
     if source.refused:
-        target = None
-    else:
-        where = Path(deltaberg.convert(source.folder, to="iceberg", target=target).target_metadata)
-    wanted = query(f"SELECT * FROM {source.sql}")
-    read = lambda: query(f"SELECT * FROM ice.compatibility.{source.name}")  # noqa: E731
-    judge(delta_script, "iceberg", target, where, wanted, read, independent, difference, readings)
+        with pytest.raises(deltaberg.Unsupported, match=source.refused):
+            deltaberg.convert(source.folder, to="iceberg", target=target)
+        assert not target.exists()
+        judges.refused(delta_script, "iceberg")
+        return
+    result = deltaberg.convert(source.folder, to="iceberg", target=target)
+    assert result.rows == judges.query(f"SELECT * FROM {source.sql}").num_rows
+    judges.read(delta_script, "iceberg", source.sql, f"ice.converted.{source.name}", Path(result.target_metadata))
 
 
-def test_engines_read_the_delta_targets(
-    iceberg_script: Path,
-    iceberg_table: Any,
-    query: Any,
-    tmp_path: Path,
-    independent: Any,
-    difference: Any,
-    readings: list[Reading],
+def test_a_delta_target_equals_its_iceberg_source(
+    iceberg_script: Path, iceberg_table: Any, tmp_path: Path, judges: Judges
 ) -> None:
     source = iceberg_table(iceberg_script)
-    target: Path | None = tmp_path / source.name
+    target = tmp_path / source.name
     if source.refused:
-        target = None
-    else:
-        deltaberg.convert(source.folder, to="delta", target=target)
-    wanted = query(f"SELECT * FROM {source.sql}")
-    read = lambda: query(f"SELECT * FROM delta.`{target}`")  # noqa: E731
-    judge(iceberg_script, "delta", target, target, wanted, read, independent, difference, readings)
+        with pytest.raises(deltaberg.Unsupported, match=source.refused):
+            deltaberg.convert(source.folder, to="delta", target=target)
+        assert not target.exists()
+        judges.refused(iceberg_script, "delta")
+        return
+    result = deltaberg.convert(source.folder, to="delta", target=target)
+    assert result.rows == judges.query(f"SELECT * FROM {source.sql}").num_rows
+    judges.read(iceberg_script, "delta", source.sql, f"delta.`{target}`", target)
 
 
 def page(readings: list[Reading], connectors: str) -> str:
@@ -154,7 +169,7 @@ def page(readings: list[Reading], connectors: str) -> str:
     lines = [
         "# Which engine reads what deltaberg writes",
         "",
-        "Made from a run of the tests (`tests/engines/test_compatibility.py`), which fail when this page says anything else. Each",
+        "Made from a run of the tests (`tests/engines/test_conversions.py`), which fail when this page says anything else. Each",
         "line is a table that Spark wrote, converted by deltaberg and read again; the rows must equal the source's.",
         "",
         f"Versions: {versions}; Spark with {connectors}. DataFusion and Polars read Delta through delta-rs, Polars reads Iceberg",
