@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
-from deltaberg.errors import UsageError
+from deltaberg.errors import Unsupported, UsageError
 from deltaberg.migrate.delta_target import DeltaDesign, design_delta
 from deltaberg.migrate.iceberg_target import IcebergDesign, design_iceberg
 from deltaberg.migrate.position import position_of
@@ -118,9 +118,19 @@ def prepare(source: Source, *, to: TableFormat | str, options: ConvertOptions | 
 
 
 def check_request(source: Source, to: TableFormat, options: ConvertOptions) -> None:
-    """Raise UsageError for a request that makes no sense, whatever the table holds."""
+    """Raise UsageError for a request that makes no sense, whatever the table holds, and
+    Unsupported for a choice that is not carried out."""
     if to is source.format:
         raise UsageError(f"Cannot convert {source.location} to {to.value}: it is a table of that format already")
+    for option, chosen in (
+        ("--history all", options.history != "latest"),
+        ("--derive-partition-columns", options.derive_partition_columns),
+        ("--iceberg-compat", options.iceberg_compat != "none"),
+    ):
+        if chosen:
+            raise Unsupported(
+                f"Cannot convert with {option}: this version does not carry it out; leave it out", feature=option
+            )
     for kind, target in options.type_mappings.items():
         known = TYPE_MAPPINGS.get(kind)
         if known is None or target not in known:

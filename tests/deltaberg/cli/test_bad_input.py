@@ -141,6 +141,20 @@ def test_a_conversion_to_its_own_format(command: Any, delta_folder: Path, iceber
         assert_one_line(command("convert", folder, "--to", to), 2, message)
 
 
+@pytest.mark.parametrize(
+    "choice", [["--history", "all"], ["--derive-partition-columns"], ["--iceberg-compat", "v2"]], ids=" ".join
+)
+def test_a_choice_that_is_not_carried_out_is_refused_and_not_ignored(
+    choice: list[str], command: Any, iceberg_folder: Path
+) -> None:
+    for verb in ("plan", "convert"):
+        outcome = command(verb, iceberg_folder, "--to", "delta", *choice)
+        assert_one_line(
+            outcome, 3, f"Cannot convert with {choice[0]}.*: this version does not carry it out; leave it out"
+        )
+    assert not (iceberg_folder / "_delta_log").exists()
+
+
 def test_a_column_that_does_not_exist(command: Any, delta_folder: Path, iceberg_folder: Path) -> None:
     assert_one_line(command("scan", delta_folder, "--columns", "id,nme"), 2, "nme")
     assert_one_line(command("scan", iceberg_folder, "--columns", "id,nme"), 2, "nme")
