@@ -381,7 +381,7 @@ class Transaction:
     def _with_row_ids(self, place: _Place) -> tuple[list[pa.RecordBatch], list[DomainMetadata]]:
         adds, domains = list(self._files.all_adds), list(self._domains.values())
         if row_tracking.is_supported(self._protocol, self._metadata) and (adds or self._reserved_row_ids >= 0):
-            given = max(place.high_water_mark, self._reserved_row_ids)
+            given = max([place.high_water_mark, self._reserved_row_ids, *map(row_tracking.highest_id, adds)])
             adds = list(row_tracking.assign(adds, mark=given, version=place.version))
             mark = max([given, *map(row_tracking.highest_id, adds)])
             if mark > place.high_water_mark:

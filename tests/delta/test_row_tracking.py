@@ -137,12 +137,12 @@ class TestCommits:
             "default_row_commit_version", pa.array([7])
         )
         self.make(root, ENABLED, one, data_file(pa.table({"id": [3]}), path="b"))
-        assert self.ids(root) == {"a": (100, 7), "b": (0, 0)}
-        assert self.mark(root) == 101
+        assert self.ids(root) == {"a": (100, 7), "b": (102, 0)}
+        assert self.mark(root) == 102
         after = begin_transaction(self.newest(root))
         after.add_files([data_file(pa.table({"id": [4]}), path="c")])
         after.commit("WRITE")
-        assert self.ids(root)["c"] == (102, 1)
+        assert self.ids(root)["c"] == (103, 1)
 
     def test_a_commit_without_new_ids_leaves_the_mark_alone(self, root: Path, data_file: MakeFile) -> None:
         self.make(root, ENABLED, data_file(pa.table({"id": [1]})))
