@@ -64,14 +64,14 @@ FEATURES: tuple[TableFeature, ...] = (
         name="invariants",
         kind=_W,
         summary="SQL conditions on a column that every row meets",
-        handling="kept and reported; rows are not written by deltaberg, so nothing is evaluated",
+        handling="kept and reported; a commit that adds rows is refused unless its caller vouches for them",
         legacy_version=(1, 2),
     ),
     TableFeature(
         name="checkConstraints",
         kind=_W,
         summary="SQL conditions on rows, delta.constraints.*",
-        handling="kept and reported; rows are not written by deltaberg, so nothing is evaluated",
+        handling="kept and reported; a commit that adds rows is refused unless its caller vouches for them",
         legacy_version=(1, 3),
     ),
     TableFeature(
@@ -86,7 +86,7 @@ FEATURES: tuple[TableFeature, ...] = (
         name="generatedColumns",
         kind=_W,
         summary="columns computed from others",
-        handling="values are read from files and log; the expression is kept and reported",
+        handling="values are read from files and log; the expression is kept and reported; a commit that adds rows is refused unless its caller vouches for them",
         legacy_version=(1, 4),
     ),
     TableFeature(
@@ -100,7 +100,7 @@ FEATURES: tuple[TableFeature, ...] = (
         name="identityColumns",
         kind=_W,
         summary="columns with generated unique numbers",
-        handling="values are read from files; the definition is kept and reported",
+        handling="values are read from files; the definition is kept and reported; a commit that adds rows is refused unless its caller vouches for them",
         legacy_version=(1, 6),
     ),
     TableFeature(
