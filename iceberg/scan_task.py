@@ -24,7 +24,7 @@ _TASK_COLUMNS = [
     "first_row_id",
     "key_metadata",
 ]
-_PLANNED_ROWS = 16_384
+_PLANNED_ROWS, _HELD_ROWS, _HELD_SLIM_ROWS = 16_384, 131_072, 1_048_576
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,11 +54,12 @@ def matched_data_files(
 ) -> Iterator[tuple[pa.RecordBatch, DeleteMatches]]:
     """Batches of live data files (``columns`` of DATA_FILE_SCHEMA; None: all) with the deletes of each file.
 
-    Several batches are matched at a time: the cost of one match grows with the number of delete entries.
+    Several batches are matched at a time: the cost of one match grows with the number of delete entries. How many
+    stays within bounds, since entries with all their metrics are large.
     """
     waiting: list[pa.RecordBatch] = []
     rows = 0
-    enough = max(_PLANNED_ROWS, index.entry_count)
+    enough = min(max(_PLANNED_ROWS, index.entry_count), _HELD_ROWS if columns is None else _HELD_SLIM_ROWS)
     for batch in data_files(table, snapshot):
         waiting.append(batch if columns is None else batch.select(columns))
         rows += batch.num_rows
