@@ -34,6 +34,7 @@ from deltaberg.translate.file_columns import (
     name_obstacles,
     names_in_file,
     narrower_types,
+    still_in_the_way,
 )
 from deltaberg.translate.findings import Finding, Severity
 from deltaberg.translate.options import ConvertOptions
@@ -333,7 +334,7 @@ class _Designer:
         """One finding per obstacle; the groups that are written anew."""
         rewritten: set[tuple[int, int]] = set()
         for group in groups:
-            for obstacle in group.obstacles:
+            for obstacle in still_in_the_way(group.obstacles):
                 severity, remedy = self._severity(obstacle, mode)
                 self.findings.append(
                     Finding(

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Final
 
 import pyarrow as pa
 import pyarrow.types as pt
@@ -20,9 +21,11 @@ from deltaberg.iceberg.name_mapping import MappedField, NameMapping
 from deltaberg.iceberg.schema import Schema
 from deltaberg.translate import codes
 from deltaberg.translate.field_ids import Path, physical_name
-from deltaberg.translate.findings import Code
+from deltaberg.translate.findings import Code, Severity
 from deltaberg.translate.type_changes import delta_can_widen, iceberg_can_promote
 from deltaberg.translate.types import delta_to_iceberg_type, iceberg_to_delta_type
+
+_NAME_CODES: Final = (codes.FORMER_NAMES, codes.FIELD_IDS_DISAGREE)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -268,6 +271,15 @@ def delta_obstacles(
             if code is not None:
                 result.append(Obstacle(code=code, column=name))
     return tuple(result)
+
+
+def still_in_the_way(obstacles: tuple[Obstacle, ...]) -> tuple[Obstacle, ...]:
+    """The obstacles that have a say about a file.
+
+    One that is written anew for another reason gets the present names, so those that it has do not matter.
+    """
+    others = tuple(each for each in obstacles if each.code not in _NAME_CODES)
+    return others if any(each.code.severity is Severity.REWRITE for each in others) else obstacles
 
 
 def narrower_types(schema: Schema, held: Mapping[int, FileField]) -> dict[int, delta.DeltaType]:
