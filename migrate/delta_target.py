@@ -47,6 +47,11 @@ SORT_ORDER_KEY: Final = "deltaberg.iceberg.sort-order"
 IDENTIFIER_FIELDS_KEY: Final = "deltaberg.iceberg.identifier-fields"
 REFS_KEY: Final = "deltaberg.iceberg.refs"
 
+_NAMES_DIFFER: Final = (
+    "a column has another name in the files, and DuckDB then reads partition columns as null; --former-names trust-ids "
+    "keeps them"
+)
+
 
 @dataclass(slots=True, kw_only=True)
 class _Tally:
@@ -136,12 +141,14 @@ class _Designer:
         mapped = iceberg_to_delta_schema(
             self.schema, mode=MappingMode.ID, type_mappings=self.options.type_mappings
         ).mapped_ids
-        partitioning = iceberg_to_delta_partitioning(
-            self._live_specs(), self.schema, empty_strings=frozenset(self.empty_strings), unmappable=mapped
-        )
-        sources = frozenset(column.source_id for column in partitioning.columns)
         mode = self._mapping_mode()
+        partitioning = self._partitioning(mapped, withheld=None)
+        sources = frozenset(column.source_id for column in partitioning.columns)
         names = self._physical_names(held, sources, mode)
+        if sources and self._misleads_by_names(names):
+            partitioning = self._partitioning(mapped, withheld=_NAMES_DIFFER)
+            sources = frozenset()
+            names = self._physical_names(held, sources, mode)
         obstacles = {key: self._obstacles(key, held[key[0]], names, sources, mapped, mode) for key in self.tallies}
         groups = tuple(
             FileGroup(
@@ -247,6 +254,20 @@ class _Designer:
     def _live_specs(self) -> list[PartitionSpec]:
         ids = sorted({spec_id for _, spec_id in self.tallies}) or [self.metadata.default_spec_id]
         return [self.metadata.spec_by_id(spec_id) for spec_id in ids]
+
+    def _partitioning(self, mapped: frozenset[int], *, withheld: str | None) -> DeltaPartitioning:
+        return iceberg_to_delta_partitioning(
+            self._live_specs(),
+            self.schema,
+            empty_strings=frozenset(self.empty_strings),
+            unmappable=mapped,
+            withheld=withheld,
+        )
+
+    def _misleads_by_names(self, names: Mapping[int, str]) -> bool:
+        """DuckDB gives null for every partition column as soon as one column has another physical name."""
+        differ = any(names[column.field_id] != column.name for column in self.schema.fields)
+        return differ and self.options.former_names != "trust-ids"
 
     # Column mapping
 

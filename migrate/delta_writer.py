@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 import numpy as np
@@ -33,6 +33,7 @@ from deltaberg.translate.field_ids import physical_name
 from deltaberg.translate.history import iceberg_to_delta_operation
 from deltaberg.translate.lineage import iceberg_to_delta_lineage_properties
 from deltaberg.translate.schema import LeafPair
+from deltaberg.translate.types import delta_to_iceberg_type
 
 HIDDEN_FOLDER: Final = "_deltaberg"
 """Where deletion vectors and rewritten files go: neither format's cleaner enters it."""
@@ -203,14 +204,15 @@ class DeltaWriter:
                 yield self._add_of(written, some.slice(row, 1), spec)
 
     def _add_of(self, written: WrittenFiles, file: pa.RecordBatch, spec: PartitionSpec) -> pa.RecordBatch:
-        types = {leaf.field_id: leaf.iceberg for leaf in self._stats_leaves()}
+        leaves = [_as_written(leaf) for leaf in self._stats_leaves()]
+        types = {leaf.field_id: leaf.iceberg for leaf in leaves}
         files = written_to_iceberg_files(written, types, partition=file.column("partition"), spec_id=spec.spec_id)
         return iceberg_to_delta_adds(
             files,
             paths=encode_paths(files.column("file_path"), self.root),
             partition_values=self._partition_values(file, spec),
             modification_times=self._modification_times(file),
-            leaves=self._stats_leaves(),
+            leaves=leaves,
         )
 
     def _partition_values(self, files: pa.RecordBatch, spec: PartitionSpec) -> pa.StructArray:
@@ -250,3 +252,9 @@ class DeltaWriter:
             type_mappings=self.design.type_mappings,
             with_lineage=self.design.lineage,
         )
+
+
+def _as_written(leaf: LeafPair) -> LeafPair:
+    """The leaf in a rewritten file, where a mapped type is the target's."""
+    kind = delta_to_iceberg_type(leaf.delta) if leaf.mapped else None
+    return leaf if kind is None else replace(leaf, iceberg=kind, mapped=False)

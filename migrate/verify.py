@@ -57,8 +57,8 @@ def _schema_check(source: Source, target: Source, options: ChosenOptions) -> Che
     """Names, types, nullability, and ids where both tables have them."""
     left, right = column_facts(source, options), column_facts(target, options)
     differences = []
-    for name in dict.fromkeys((*left, *right)):
-        mine, theirs = left.get(name), right.get(name)
+    for path in dict.fromkeys((*left, *right)):
+        name, mine, theirs = ".".join(path), left.get(path), right.get(path)
         if mine is None or theirs is None:
             differences.append(f"column {name} is in the {'target' if mine is None else 'source'} only")
             continue

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 import pyarrow as pa
@@ -15,11 +15,12 @@ from deltaberg.iceberg.content_file import ContentFile
 from deltaberg.iceberg.live_files import data_files
 from deltaberg.iceberg.metrics import metric
 from deltaberg.iceberg.read_schema import identity_constants
-from deltaberg.iceberg.schema import Schema
 from deltaberg.iceberg.single_value import decode_bounds
 from deltaberg.iceberg.types import GeographyType, GeometryType, NestedField, UnknownType, VariantType
 from deltaberg.migrate.check import SHOWN, Check
 from deltaberg.migrate.source import DeltaSource, IcebergSource, Source
+from deltaberg.migrate.verify_tables import field_path
+from deltaberg.translate.field_ids import Path
 
 _UNBOUNDED = (GeometryType, GeographyType, VariantType, UnknownType)
 
@@ -29,7 +30,7 @@ class _Claim:
     """What the metadata say about one column of one file; None where they say nothing."""
 
     file: str
-    column: str
+    column: Path
     lower: pa.Scalar | None
     upper: pa.Scalar | None
     nulls: int | None
@@ -72,7 +73,7 @@ def bounds_check(table: Source) -> Check:
 
 
 def _contradictions(claim: _Claim, values: _Range) -> Iterator[str]:
-    where = f"{claim.column} of {claim.file}"
+    where = f"{'.'.join(claim.column)} of {claim.file}"
     if claim.nulls is not None and claim.nulls != values.nulls:
         yield f"{where} has {values.nulls} nulls (the metadata say {claim.nulls})"
     for bound, end, word, outside in (
@@ -83,22 +84,22 @@ def _contradictions(claim: _Claim, values: _Range) -> Iterator[str]:
             yield f"{where} holds {end.as_py()!r}, {word} bound {bound.as_py()!r}"
 
 
-def _ranges(batches: Iterator[pa.RecordBatch], paths: Mapping[str, list[str]]) -> dict[str, _Range]:
-    result = {name: _Range() for name in paths}
+def _ranges(batches: Iterator[pa.RecordBatch], paths: Iterable[Path]) -> dict[Path, _Range]:
+    result = {path: _Range() for path in paths}
     for batch in batches:
-        for name, path in paths.items():
-            result[name].add(_leaf(batch, path))
+        for path, values in result.items():
+            values.add(_leaf(batch, path))
     return result
 
 
-def _iceberg_claims(table: IcebergSource) -> Iterator[tuple[list[_Claim], Mapping[str, _Range]]]:
+def _iceberg_claims(table: IcebergSource) -> Iterator[tuple[list[_Claim], Mapping[Path, _Range]]]:
     metadata, schema = table.table.metadata, table.schema
     leaves = [
         leaf
         for leaf in schema.leaves()
         if not schema.within_collection(leaf.field_id) and not isinstance(leaf.type, _UNBOUNDED)
     ]
-    paths = {schema.full_name(leaf.field_id): _path(schema, leaf) for leaf in leaves}
+    paths = [field_path(schema, leaf) for leaf in leaves]
     for batch in data_files(table.table, table.snapshot):
         spec = metadata.spec_by_id(batch.column("spec_id")[0].as_py())
         bounds = {leaf.field_id: _iceberg_columns(batch, leaf) for leaf in leaves}
@@ -108,10 +109,9 @@ def _iceberg_claims(table: IcebergSource) -> Iterator[tuple[list[_Claim], Mappin
             with ContentFile(table.storage, path, kind, key_metadata=key, name_mapping=metadata.name_mapping) as file:
                 ranges = _ranges(file.iter_batches(schema.fields, constants=constants), paths)
             claims = []
-            for leaf in leaves:
-                lower, upper, nulls = (column[row] for column in bounds[leaf.field_id])
-                name = schema.full_name(leaf.field_id)
-                claims.append(_Claim(file=path, column=name, lower=lower, upper=upper, nulls=nulls.as_py()))
+            for leaf, column in zip(leaves, paths, strict=True):
+                lower, upper, nulls = (values[row] for values in bounds[leaf.field_id])
+                claims.append(_Claim(file=path, column=column, lower=lower, upper=upper, nulls=nulls.as_py()))
             yield claims, ranges
 
 
@@ -123,29 +123,18 @@ def _iceberg_columns(batch: pa.RecordBatch, leaf: NestedField) -> tuple[pa.Array
     )
 
 
-def _path(schema: Schema, leaf: NestedField) -> list[str]:
-    names = [leaf.name]
-    parent = schema.parent_id(leaf.field_id)
-    while parent is not None:
-        holder = schema.find(parent)
-        assert holder is not None
-        names.append(holder.name)
-        parent = schema.parent_id(parent)
-    return names[::-1]
-
-
-def _leaf(rows: pa.RecordBatch, path: list[str]) -> pa.Array:
+def _leaf(rows: pa.RecordBatch, path: Path) -> pa.Array:
     column = rows.column(path[0])
     for name in path[1:]:
         column = pc.struct_field(column, name)
     return column
 
 
-def _delta_claims(table: DeltaSource) -> Iterator[tuple[list[_Claim], Mapping[str, _Range]]]:
+def _delta_claims(table: DeltaSource) -> Iterator[tuple[list[_Claim], Mapping[Path, _Range]]]:
     snapshot = table.snapshot
     mapping, partitions = snapshot.column_mapping, set(snapshot.metadata.partition_columns)
     leaves = list(_delta_leaves(mapping.schema, mapping.physical_schema, partitions))
-    paths = {".".join(logical): logical for logical, _ in leaves}
+    paths = [logical for logical, _ in leaves]
     for adds in snapshot.add_files():
         place = adds.schema.get_field_index("deletion_vector")
         whole = adds.set_column(place, adds.schema.field(place), pa.nulls(adds.num_rows, DELETION_VECTOR))
@@ -157,38 +146,35 @@ def _delta_claims(table: DeltaSource) -> Iterator[tuple[list[_Claim], Mapping[st
             yield [_delta_claim(file, stats, ranges, *leaf) for leaf in leaves], ranges
 
 
-def _delta_claim(
-    file: str, stats: pa.Array, ranges: Mapping[str, _Range], logical: list[str], physical: list[str]
-) -> _Claim:
-    name = ".".join(logical)
-    tight = _stat(stats, ["tight_bounds"])
-    nulls = _stat(stats, ["null_count", *physical])
+def _delta_claim(file: str, stats: pa.Array, ranges: Mapping[Path, _Range], logical: Path, physical: Path) -> _Claim:
+    tight = _stat(stats, ("tight_bounds",))
+    nulls = _stat(stats, ("null_count", *physical))
     count = None if nulls is None else nulls.as_py()
     # With wide bounds only "none" and "all" are meaningful counts.
     wide = tight is not None and tight.as_py() is False
-    if wide and count not in {0, ranges[name].rows}:
+    if wide and count not in {0, ranges[logical].rows}:
         count = None
     return _Claim(
         file=file,
-        column=name,
-        lower=_stat(stats, ["min_values", *physical]),
-        upper=_stat(stats, ["max_values", *physical]),
+        column=logical,
+        lower=_stat(stats, ("min_values", *physical)),
+        upper=_stat(stats, ("max_values", *physical)),
         nulls=count,
     )
 
 
-def _delta_leaves(logical: StructType, physical: StructType, skip: set[str]) -> Iterator[tuple[list[str], list[str]]]:
+def _delta_leaves(logical: StructType, physical: StructType, skip: set[str]) -> Iterator[tuple[Path, Path]]:
     for mine, theirs in zip(logical.fields, physical.fields, strict=True):
         if mine.name in skip:
             continue
         if isinstance(mine.type, StructType) and isinstance(theirs.type, StructType):
             for below, names in _delta_leaves(mine.type, theirs.type, set()):
-                yield [mine.name, *below], [theirs.name, *names]
+                yield (mine.name, *below), (theirs.name, *names)
         else:
-            yield [mine.name], [theirs.name]
+            yield (mine.name,), (theirs.name,)
 
 
-def _stat(stats: pa.Array, path: list[str]) -> pa.Scalar | None:
+def _stat(stats: pa.Array, path: Path) -> pa.Scalar | None:
     for name in path:
         if not pa.types.is_struct(stats.type) or stats.type.get_field_index(name) < 0:
             return None

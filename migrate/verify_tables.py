@@ -65,8 +65,8 @@ class ChosenOptions:
         )
 
 
-def column_facts(source: Source, options: ChosenOptions) -> dict[str, ColumnFacts]:
-    """Every field by its dotted name, types in Iceberg's words (void columns left out)."""
+def column_facts(source: Source, options: ChosenOptions) -> dict[tuple[str, ...], ColumnFacts]:
+    """Every field by the names that lead to it, types in Iceberg's words (void columns left out)."""
     if isinstance(source, IcebergSource):
         schema, with_ids = _mapped_schema(source.schema, options), True
     else:
@@ -76,24 +76,19 @@ def column_facts(source: Source, options: ChosenOptions) -> dict[str, ColumnFact
         schema = delta_to_iceberg_schema(delta, ids, format_version=_NEWEST_FORMAT).schema
         with_ids = mapping.mode is not MappingMode.NONE
     nested_ids = isinstance(source, IcebergSource)
-    result = {}
+    result: dict[tuple[str, ...], ColumnFacts] = {}
     for field in schema.all_fields():
         if isinstance(field.type, ice.UnknownType):
             continue
-        name = schema.full_name(field.field_id)
         own = with_ids and (nested_ids or not _is_part(schema, field.field_id))
         kind = "nested" if ice.nested_fields(field.type) else ice.type_name(field.type)
-        result[name] = ColumnFacts(
-            name=name, type=kind, required=field.required, field_id=field.field_id if own else None
+        result[field_path(schema, field)] = ColumnFacts(
+            name=schema.full_name(field.field_id),
+            type=kind,
+            required=field.required,
+            field_id=field.field_id if own else None,
         )
     return result
-
-
-def column_names(source: Source) -> tuple[str, ...]:
-    """The top-level columns."""
-    if isinstance(source, IcebergSource):
-        return tuple(column.name for column in source.schema.fields)
-    return source.snapshot.metadata.schema.names
 
 
 def _mapped_schema(schema: Schema, options: ChosenOptions) -> Schema:
@@ -116,6 +111,18 @@ def _retyped(field: ice.NestedField, changed: Mapping[int, ice.Type | None]) -> 
             return replace(field, type=replace(kind, key=_retyped(key, changed), value=_retyped(value, changed)))
         case _:
             return replace(field, type=changed.get(field.field_id) or kind, initial_default=None, write_default=None)
+
+
+def field_path(schema: Schema, field: ice.NestedField) -> tuple[str, ...]:
+    """The names that lead to a field, outermost first; a name may hold dots."""
+    names = [field.name]
+    parent = schema.parent_id(field.field_id)
+    while parent is not None:
+        holder = schema.find(parent)
+        assert holder is not None
+        names.append(holder.name)
+        parent = schema.parent_id(parent)
+    return tuple(reversed(names))
 
 
 def _is_part(schema: Schema, field_id: int) -> bool:

@@ -88,11 +88,12 @@ def iceberg_to_delta_partitioning(
     *,
     empty_strings: frozenset[int] = frozenset(),
     unmappable: frozenset[int] = frozenset(),
+    withheld: str | None = None,
 ) -> DeltaPartitioning:
     """The identity fields that the specs of all live files share, as partition columns.
 
     empty_strings: source ids of which some live file has the empty string as value, which a Delta log states as null.
-    unmappable: source ids whose column gets another type.
+    unmappable: source ids whose column gets another type. withheld: why there shall be no partition columns at all.
     """
     specs = tuple(live_specs)
     findings: list[Finding] = []
@@ -102,7 +103,7 @@ def iceberg_to_delta_partitioning(
     columns: list[PartitionColumn] = []
     for field in _fields_in_order(specs):
         text = field_text(field, schema)
-        obstacle = _obstacle(field, schema, specs, empty_strings, unmappable)
+        obstacle = _obstacle(field, schema, specs, empty_strings, unmappable) or withheld
         if obstacle is not None:
             findings.append(Finding(code=codes.PARTITION_FIELD_KEPT, what=text, detail=obstacle))
             continue
