@@ -83,6 +83,7 @@ def new_metadata(
     Raises InvalidDeltaRequest and CorruptLog for a schema or properties that no table can have.
     """
     properties = dict(configuration)
+    _check_names(schema)
     if column_mapping is not MappingMode.NONE:
         schema, next_id = with_column_mapping(schema)
         if any(properties.get(f"delta.enableIcebergCompatV{version}", "").lower() == "true" for version in (2, 3)):
@@ -149,6 +150,18 @@ class _Assignment:
                 return dataclasses.replace(delta_type, key_type=self._type(key), value_type=self._type(value))
             case _:
                 return delta_type
+
+
+def _check_names(schema: StructType) -> None:
+    """Names that differ by case alone are one name to Delta's readers."""
+    seen: dict[tuple[str, ...], str] = {}
+    for path, field in walk_fields(schema):
+        other = seen.setdefault((*path[:-1], field.name.casefold()), field.name)
+        if other != field.name:
+            raise InvalidDeltaRequest(
+                f"Cannot create the table: the columns {other!r} and {'.'.join(path)!r} have names that differ by case "
+                "alone (expected unique names regardless of case); rename one"
+            )
 
 
 def _check_materialized_columns(schema: StructType, properties: Mapping[str, str]) -> None:

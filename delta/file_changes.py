@@ -176,6 +176,7 @@ def conformed(batch: pa.RecordBatch, partition_names: Iterable[str]) -> pa.Recor
     for field in _OPTIONAL:
         present = field.name in batch.schema.names
         columns[field.name] = _cast(batch, field) if present else pa.nulls(batch.num_rows, field.type)
+    columns["stats"] = _wide_with_vectors(columns["stats"], columns["deletion_vector"])
     values = columns["partition_values"]
     found = [field.name for field in values.type]
     if found != names:
@@ -192,6 +193,17 @@ def conformed(batch: pa.RecordBatch, partition_names: Iterable[str]) -> pa.Recor
                 path=columns["path"][row].as_py(),
             )
     return pa.RecordBatch.from_arrays(list(columns.values()), names=list(columns))
+
+
+def _wide_with_vectors(stats: pa.Array, vectors: pa.Array) -> pa.Array:
+    """Statistics that say ``tightBounds`` false where rows were deleted: they were gathered over the whole file."""
+    if vectors.null_count == len(vectors) or stats.null_count == len(stats):
+        return stats
+    names = [field.name for field in stats.type]
+    children = {name: pc.struct_field(stats, [index]) for index, name in enumerate(names)}
+    tight = children.get("tight_bounds", pa.nulls(len(stats), pa.bool_()))
+    children["tight_bounds"] = pc.if_else(pc.is_valid(vectors), False, tight)
+    return pa.StructArray.from_arrays(list(children.values()), names=list(children), mask=pc.is_null(stats))
 
 
 def _cast(batch: pa.RecordBatch, field: pa.Field) -> pa.Array:

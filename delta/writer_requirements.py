@@ -13,6 +13,7 @@ from deltaberg.delta.actions import Metadata
 from deltaberg.delta.errors import InvalidDeltaRequest, UnsupportedDeltaFeature
 from deltaberg.delta.protocol import Protocol
 from deltaberg.delta.schema import walk_fields
+from deltaberg.delta.types import ArrayType, DeltaType, MapType, StructType, VoidType
 
 _NOT_WRITABLE = {
     "icebergWriterCompatV1": "its rules are those of Iceberg writers, which deltaberg does not check",
@@ -78,12 +79,36 @@ def check_commit(
             feature="changeDataFeed",
         )
     if shape.adds_rows:
+        for name in _unwritable_voids(metadata.schema, ()):
+            raise InvalidDeltaRequest(
+                f"Cannot add rows: {name} (PROTOCOL, Void Type); drop the column or give it a type", feature="void"
+            )
         for feature, what in _row_rules(protocol, metadata):
             if feature in rules_checked:
                 continue
             raise UnsupportedDeltaFeature(
                 f"Cannot add rows: {what}, which deltaberg cannot check; write with an engine that can", feature=feature
             )
+
+
+def _unwritable_voids(delta_type: DeltaType, path: tuple[str, ...]) -> Iterator[str]:
+    """Places where a void type leaves nothing to write: in an array or map, a struct or table of voids alone."""
+    where = repr(".".join(path)) if path else "the table"
+    match delta_type:
+        case StructType(fields=fields):
+            if fields and all(isinstance(field.type, VoidType) for field in fields):
+                yield f"all columns of {where} are void"
+            for field in fields:
+                yield from _unwritable_voids(field.type, (*path, field.name))
+        case ArrayType(element_type=element):
+            if isinstance(element, VoidType):
+                yield f"the elements of {where} are void"
+            yield from _unwritable_voids(element, (*path, "element"))
+        case MapType(key_type=key, value_type=value):
+            if isinstance(key, VoidType) or isinstance(value, VoidType):
+                yield f"the keys or values of {where} are void"
+            yield from _unwritable_voids(key, (*path, "key"))
+            yield from _unwritable_voids(value, (*path, "value"))
 
 
 def _change_data_feed(protocol: Protocol, metadata: Metadata) -> bool:

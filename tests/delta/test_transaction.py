@@ -161,6 +161,8 @@ def test_rows_are_deleted_by_removing_a_file_and_adding_it_with_a_vector(root: P
         delete.commit("DELETE")
     assert [row["id"] for row in read(root)] == [1, 4]
     assert [row["id"] for row in read(root, 1)] == [1, 3, 4]
+    tight = [json.loads(a["add"]["stats"]).get("tightBounds") for v in range(3) for a in actions(root, v) if "add" in a]
+    assert tight == [None, False, False]
     for engine in ("deltalake", "duckdb"):
         assert sorted(engines.rows(engine, root)["id"].to_pylist()) == [1, 4]
 
