@@ -91,7 +91,7 @@ class DeltaWriter:
             operation,
             parameters=parameters,
             timestamp_ms=self._timestamp_ms(),
-            extra_info={"userMetadata": self.position.to_text()},
+            extra_info={POSITION_KEY: self.position.to_json()},
             expected_version=0,
         )
         return WrittenDelta(

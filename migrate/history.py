@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from deltaberg.errors import Unsupported
-from deltaberg.migrate.source import Source
+from deltaberg.delta.actions import CommitInfo
+from deltaberg.migrate.position import POSITION_KEY, SOURCE_VERSION_KEY
+from deltaberg.migrate.source import DeltaSource, IcebergSource, Source
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,5 +62,65 @@ class HistoryReport:
 
 
 def history(source: Source) -> HistoryReport:
-    """The commits of the table."""
-    raise Unsupported("Cannot list history: nothing is read yet")
+    """The commits of the table, newest first. Raises what reading the metadata raises."""
+    entries = _iceberg_entries(source) if isinstance(source, IcebergSource) else _delta_entries(source)
+    return HistoryReport(format=source.format.value, location=source.location, entries=tuple(entries))
+
+
+def _iceberg_entries(source: IcebergSource) -> Iterator[HistoryEntry]:
+    """Every snapshot that has not expired, whatever branch it is on."""
+    metadata = source.table.metadata
+    refs: dict[int, list[str]] = {}
+    for name, ref in metadata.refs.items():
+        refs.setdefault(ref.snapshot_id, []).append(name)
+    for snapshot in sorted(
+        metadata.snapshots, key=lambda each: (each.timestamp_ms, each.sequence_number), reverse=True
+    ):
+        yield HistoryEntry(
+            version=snapshot.snapshot_id,
+            timestamp_ms=snapshot.timestamp_ms,
+            operation=snapshot.operation or "unknown",
+            current=snapshot.snapshot_id == metadata.current_snapshot_id,
+            parent=snapshot.parent_snapshot_id,
+            refs=tuple(sorted(refs.get(snapshot.snapshot_id, ()))),
+            added_files=_number(snapshot.summary.get("added-data-files")),
+            removed_files=_number(snapshot.summary.get("deleted-data-files")),
+            added_rows=_number(snapshot.summary.get("added-records")),
+            other_version=_number(snapshot.summary.get(SOURCE_VERSION_KEY)),
+        )
+
+
+def _delta_entries(source: DeltaSource) -> Iterator[HistoryEntry]:
+    """Every commit that is still in the log."""
+    newest = None
+    for commit in source.table.history():
+        newest = commit.version if newest is None else newest
+        metrics = commit.operation_metrics
+        yield HistoryEntry(
+            version=commit.version,
+            timestamp_ms=commit.timestamp_ms,
+            operation=commit.operation or "unknown",
+            current=commit.version == newest,
+            parent=commit.version - 1 if commit.version else None,
+            added_files=_first_number(metrics, "numAddedFiles", "numFiles"),
+            removed_files=_first_number(metrics, "numRemovedFiles"),
+            added_rows=_first_number(metrics, "numOutputRows"),
+            other_version=None if commit.commit_info is None else _source_version(commit.commit_info),
+        )
+
+
+def _source_version(info: CommitInfo) -> int | None:
+    """The snapshot that a commit of deltaberg's was made from."""
+    position = info.raw.get(POSITION_KEY)
+    version = position.get("version") if isinstance(position, dict) else None
+    return version if isinstance(version, int) else None
+
+
+def _first_number(metrics: Mapping[str, object], *names: str) -> int | None:
+    return next((number for name in names if (number := _number(metrics.get(name))) is not None), None)
+
+
+def _number(value: object) -> int | None:
+    """Summaries and metrics are texts, and not every writer keeps to numbers."""
+    text = str(value)
+    return int(text) if text.isascii() and text.isdigit() and len(text) < 20 else None

@@ -41,13 +41,18 @@ class Position:
         branch = f":{self.ref}" if self.ref else ""
         return f"deltaberg:{self.format.value}:{self.uuid}{branch}"
 
-    def to_text(self) -> str:
+    def to_json(self) -> dict[str, Any]:
+        """What the properties hold."""
         value: dict[str, Any] = {"format": self.format.value, "uuid": self.uuid, "version": self.version}
         if self.ref is not None:
             value["ref"] = self.ref
         if self.schema_id is not None:
             value["schema-id"] = self.schema_id
-        return json.dumps(value, separators=(",", ":"), sort_keys=True)
+        return value
+
+    def to_text(self) -> str:
+        """``to_json`` as text, the same for the same position."""
+        return json.dumps(self.to_json(), separators=(",", ":"), sort_keys=True)
 
     @staticmethod
     def from_properties(properties: Mapping[str, str]) -> Position | None:
