@@ -45,7 +45,8 @@ class ColumnMapping:
 
         Raises CorruptLog naming the field when a name or id is missing, malformed or given twice.
         """
-        supported = protocol.supports("columnMapping")
+        # For readers the reader's side of the protocol decides alone.
+        supported = protocol.min_reader_version == 2 or "columnMapping" in (protocol.reader_features or ())
         mode = MappingMode(metadata.properties.column_mapping_mode) if supported else MappingMode.NONE
         if mode is MappingMode.NONE:
             return ColumnMapping(mode=mode, schema=metadata.schema, physical_schema=metadata.schema)

@@ -16,6 +16,7 @@ READER_2_WRITER_7 = Protocol(min_reader_version=2, min_writer_version=7, writer_
 READER_3 = Protocol(
     min_reader_version=3, min_writer_version=7, reader_features=("columnMapping",), writer_features=("columnMapping",)
 )
+READER_1_WRITER_7 = Protocol(min_reader_version=1, min_writer_version=7, writer_features=("columnMapping",))
 READER_1 = Protocol(min_reader_version=1, min_writer_version=2)
 
 
@@ -50,8 +51,9 @@ def test_a_supported_mode_maps_names_and_ids(protocol: Protocol, mode: str) -> N
     assert mapping.field_by_id(8) is None
 
 
-def test_the_mode_counts_only_where_the_protocol_supports_it() -> None:
-    mapping = ColumnMapping.of(READER_1, metadata(mapped("a", 1, "col-a")))
+@pytest.mark.parametrize("protocol", [READER_1, READER_1_WRITER_7])
+def test_the_mode_counts_only_where_the_protocol_supports_it(protocol: Protocol) -> None:
+    mapping = ColumnMapping.of(protocol, metadata(mapped("a", 1, "col-a")))
     assert mapping.mode is MappingMode.NONE
     field = mapping.schema.field("a")
     assert (mapping.physical_name(field), mapping.column_id(field), mapping.nested_ids(field)) == ("a", None, {})
