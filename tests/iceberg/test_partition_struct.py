@@ -65,3 +65,10 @@ def test_a_field_takes_its_newest_name_and_the_type_from_before_it_was_void() ->
 def test_two_fields_of_one_name_are_told_apart_by_id() -> None:
     other = part(1, 1005, "p", IdentityTransform())
     assert struct((P,), (other,)).type == pa.struct([("p_1000", pa.string()), ("p_1005", pa.int64())])
+
+
+def test_a_field_id_that_version_1_reused_stands_for_two_fields() -> None:
+    common = struct((P,), (part(1, 1000, "b", BucketTransform(num_buckets=4)),))
+    assert sorted(field.name for field in common.type) == ["b", "p"]
+    assert common.array(0, pa.array([{"p": "x"}])).to_pylist() == [{"b": None, "p": "x"}]
+    assert common.array(1, pa.array([{"b": 3}], pa.struct([("b", pa.int32())]))).to_pylist() == [{"b": 3, "p": None}]
