@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from functools import cached_property
 
 import pyarrow as pa
@@ -57,7 +58,11 @@ class Snapshot:
         base = () if self._checkpoint is None else self._checkpoint.small_actions()
         names: tuple[str, ...] | None = None
         while True:
-            small, pieces, used = self._read_commits(base, names)
+            try:
+                small, pieces, used = self._read_commits(base, names)
+            except CorruptLog:
+                self._refuse_if_unreadable(base)
+                raise
             self._state = reconcile_small_actions(small)
             self.protocol, self.metadata = table_state(self._state, version=self.version)
             require_known_changes(self.metadata)
@@ -87,6 +92,14 @@ class Snapshot:
                     used = _partition_names_of(small)
                 pieces.append(parse_file_actions(piece, used))
         return small, pieces, used or ()
+
+    def _refuse_if_unreadable(self, base: Sequence[LoggedAction]) -> None:
+        """What looks malformed may belong to a feature that is not known: the protocol has the first word."""
+        small = list(base)
+        for piece in read_action_lines(self.storage, self.segment.deltas):
+            small.extend(piece.small)
+        with suppress(CorruptLog):
+            table_state(reconcile_small_actions(small), version=self.version)
 
     @property
     def txns(self) -> Mapping[str, Txn]:

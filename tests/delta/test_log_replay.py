@@ -10,7 +10,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from deltaberg.delta.errors import CorruptLog
+from deltaberg.delta.errors import CorruptLog, UnsupportedDeltaFeature
 from deltaberg.delta.snapshot import Snapshot
 from deltaberg.delta.table import DeltaTable
 from deltaberg.storage import open_storage
@@ -193,6 +193,16 @@ def test_a_malformed_line_names_file_and_field(log: Log, line: str, message: str
     assert message in str(caught.value)
     assert (caught.value.version, caught.value.path) == (1, str(path))
     assert "line 3" in str(caught.value) or "txn" in message
+
+
+def test_a_feature_that_nobody_knows_excuses_lines_that_nobody_reads(log: Log) -> None:
+    log.create(log.add("a"))
+    features = ["cubes"]
+    log.commit(
+        1, log.protocol(3, 7, readerFeatures=features, writerFeatures=features), {"add": {"path": ["x"], "size": 1}}
+    )
+    with pytest.raises(UnsupportedDeltaFeature, match="'cubes'"):
+        live(log)
 
 
 @pytest.mark.parametrize("key", [b"path", b"path\xff", b"future"])
