@@ -18,7 +18,11 @@ class RecordingStorage:
         self._written: dict[str, None] = {}
 
     def discard(self) -> None:
-        """Delete every file that was written and is still there; one that cannot be deleted is left."""
+        """Delete every file that was written and is still there; one that cannot be deleted is left.
+
+        A write that reported an error may have been done all the same, so its file goes, too; but for
+        ``put_if_absent``, where the file may be another writer's.
+        """
         for location in reversed(list(self._written)):
             with suppress(StorageError):
                 self._storage.delete(location)
@@ -53,13 +57,13 @@ class RecordingStorage:
 
     @contextmanager
     def _recorded(self, location: str) -> Iterator[pa.NativeFile]:
+        self._written[location] = None
         with self._storage.create(location) as sink:
             yield sink
-        self._written[location] = None
 
     def put(self, location: str, data: bytes) -> None:
-        self._storage.put(location, data)
         self._written[location] = None
+        self._storage.put(location, data)
 
     def put_if_absent(self, location: str, data: bytes) -> None:
         self._storage.put_if_absent(location, data)

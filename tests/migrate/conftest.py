@@ -218,7 +218,8 @@ class OneTable:
 
 def _delete_from_iceberg(place: str, positions: Positions) -> str:
     storage = open_storage()
-    table = Table.of_catalog(OneTable(place), storage)
+    by_version = Path(place).name.startswith("v")
+    table = Table.open(place, storage) if by_version else Table.of_catalog(OneTable(place), storage)
     batches = list(data_files(table, table.metadata.current_snapshot))
     live = sorted(
         (
