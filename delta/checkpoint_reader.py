@@ -157,7 +157,10 @@ class CheckpointReader:
         return f"{self._log_folder}/{SIDECAR_FOLDER}/{decoded}"
 
     def _small_of_parquet(self, location: str) -> Iterator[LoggedAction]:
-        with open_log_parquet(self._storage, location, version=self.version) as parquet:
+        with (
+            error_context(version=self.version, path=location),
+            open_log_parquet(self._storage, location, version=self.version) as parquet,
+        ):
             present = [name for name in SMALL_ACTIONS if parquet.members(name)]
             for group in range(parquet.num_row_groups):
                 names = parquet.actions_with_values(group, present)

@@ -124,9 +124,11 @@ def _member(struct: pa.StructArray, action: str, name: str, target: pa.DataType)
     try:
         return column.cast(target)
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
-        raise CorruptLog(
-            f"Cannot read the {action} actions: {name} is of type {column.type} (expected {target})"
-        ) from error
+        raise _wrong_kind(action, name, column.type, str(target)) from error
+
+
+def _wrong_kind(action: str, name: str, found: pa.DataType, expected: str) -> CorruptLog:
+    return CorruptLog(f"Cannot read the {action} actions: {name} is of type {found} (expected {expected})")
 
 
 def _required(struct: pa.StructArray, action: str, name: str, target: pa.DataType) -> pa.Array:
@@ -143,6 +145,8 @@ def _deletion_vector(struct: pa.StructArray, action: str) -> pa.Array:
     vectors = _child(struct, "deletionVector")
     if vectors.null_count == len(vectors):
         return pa.nulls(len(struct), DELETION_VECTOR)
+    if not pa.types.is_struct(vectors.type):
+        raise _wrong_kind(action, "deletionVector", vectors.type, "a struct")
     what = f"{action}.deletionVector"
     members = [
         _member(vectors, what, logged, field.type)
@@ -168,6 +172,8 @@ def _partition_values(struct: pa.StructArray, action: str, names: Sequence[str])
     values = _child(struct, "partitionValues")
     if pa.types.is_map(values.type):
         columns = [_map_value(values, name) for name in names]
+    elif not pa.types.is_struct(values.type):
+        raise _wrong_kind(action, "partitionValues", values.type, "a map")
     else:
         columns = [_member(values, f"{action}.partitionValues", name, pa.string()) for name in names]
     return pa.StructArray.from_arrays([empty_as_null(column) for column in columns], fields=list(target))

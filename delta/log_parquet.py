@@ -28,9 +28,16 @@ class LogParquet:
         return int(self._file.num_row_groups)
 
     def members(self, action: str) -> tuple[str, ...]:
-        """The fields of an action's column; none when the file has no such column."""
+        """The fields of an action's column; none when the file has no such column. Raises CorruptLog for no struct."""
         index = self.schema.get_field_index(action)
-        return () if index < 0 else tuple(field.name for field in self.schema.field(index).type)
+        if index < 0:
+            return ()
+        kind = self.schema.field(index).type
+        if not pa.types.is_struct(kind):
+            raise CorruptLog(
+                f"Cannot read a checkpoint file: its column {action} is of type {kind} (expected a struct)"
+            )
+        return tuple(field.name for field in kind)
 
     def actions_with_values(self, row_group: int, actions: Sequence[str]) -> tuple[str, ...]:
         """The actions that the footer does not say to be all null in a row group."""

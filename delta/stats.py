@@ -98,6 +98,8 @@ def parse_stats(texts: pa.Array, target: pa.StructType) -> pa.Array:
 
 def stats_from_struct(stats: pa.Array, target: pa.StructType) -> pa.Array:
     """Statistics of ``stats_type`` from the column ``stats_parsed`` of a checkpoint."""
+    if not pa.types.is_struct(stats.type):
+        return pa.nulls(len(stats), target)
     logged = dict((*_COUNTS, *_NESTED))
     columns = [_from_column(_child(stats, logged[field.name]), field, field.name) for field in target]
     return pa.StructArray.from_arrays(

@@ -264,6 +264,13 @@ def wrong_type(log: Log) -> None:
     pq.write_table(table, log.folder / f"{10:020d}.checkpoint.{UUID}.parquet")
 
 
+def column_of_another_kind(log: Log, name: str) -> None:
+    path = log.checkpoint(10, *small(log), *files(log))
+    table = pq.read_table(path)
+    index = table.schema.get_field_index(name)
+    pq.write_table(table.set_column(index, name, pa.array([5] * table.num_rows)), path)
+
+
 def no_path(log: Log) -> None:
     log.checkpoint(3, *small(log), log.add("a"), {"add": {"path": None, "size": 1}})
 
@@ -286,6 +293,8 @@ DAMAGES = [
     (v2_of_another_version, r"names the versions [9] (expected one, 10)", UUID),
     (v2_without_its_metadata, r"names the versions [] (expected one, 10)", UUID),
     (wrong_type, "checkpointMetadata", UUID),
+    (lambda log: column_of_another_kind(log, "add"), "column add is of type int64", "checkpoint.parquet"),
+    (lambda log: column_of_another_kind(log, "metaData"), "column metaData is of type int64", "checkpoint.parquet"),
     (no_path, "path is missing", "checkpoint.parquet"),
     (added_twice, "a is live twice", None),
 ]
