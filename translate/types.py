@@ -183,7 +183,7 @@ def iceberg_to_delta_type(kind: ice.Type) -> delta.DeltaType | None:
         case ice.GeometryType(crs=crs):
             return delta.GeometryType(crs=crs)
         case ice.GeographyType(crs=crs, algorithm=algorithm):
-            return delta.GeographyType(crs=crs, algorithm=algorithm)
+            return delta.GeographyType(crs=crs, algorithm=algorithm.upper())
         case _:
             return _TO_DELTA.get(type(kind))
 

@@ -1,0 +1,42 @@
+from __future__ import annotations
+
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from deltaberg.delta.add_path import location_array
+from deltaberg.translate.data_files import encode_paths
+
+segment = st.text(st.characters(codec="utf-8", exclude_characters="\0/"), min_size=1, max_size=12).filter(
+    lambda text: text not in {".", ".."}
+)
+
+
+@pytest.mark.parametrize(
+    ("location", "path"),
+    [
+        ("/w/t/data/a.parquet", "data/a.parquet"),
+        ("/w/t/p=a b/50%/x.parquet", "p=a%20b/50%25/x.parquet"),
+        ("/w/t/p=50%25/x.parquet", "p=50%2525/x.parquet"),
+        ("/w/t/a:b.parquet", "a%3Ab.parquet"),
+        ("/w/t/d/a:b.parquet", "d/a:b.parquet"),
+        ("/w/t/ü/日本.parquet", "ü/日本.parquet"),
+        ("/w/other/x y.parquet", "/w/other/x%20y.parquet"),
+        ("/w/t2/x.parquet", "/w/t2/x.parquet"),
+        ("s3://bucket/a b.parquet", "s3://bucket/a%20b.parquet"),
+    ],
+)
+def test_a_path_is_relative_below_the_table_and_encoded(location: str, path: str) -> None:
+    assert encode_paths(pa.array([location]), "/w/t").to_pylist() == [path]
+
+
+@given(
+    parts=st.lists(st.lists(segment, min_size=1, max_size=3), min_size=1, max_size=4),
+    inside=st.booleans(),
+)
+def test_a_reader_gets_back_the_location_whatever_it_is_called(parts: list[list[str]], inside: bool) -> None:
+    root = "/w/t"
+    locations = pa.array([f"{root if inside else '/elsewhere'}/{'/'.join(each)}" for each in parts])
+    paths = encode_paths(locations, root)
+    assert location_array(paths, root).to_pylist() == locations.to_pylist()
