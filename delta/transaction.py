@@ -7,12 +7,11 @@ DeltaCommitStateUnknown means that nobody can tell, and nothing is deleted.
 
 from __future__ import annotations
 
-import dataclasses
 import time
 import uuid
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
-from types import MappingProxyType
+from types import MappingProxyType, TracebackType
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -25,8 +24,6 @@ from deltaberg.delta.checkpoint_writer import CheckpointKind, LastCheckpoint, wr
 from deltaberg.delta.checksum_writer import CommittedState, write_checksum
 from deltaberg.delta.column_mapping import ColumnMapping
 from deltaberg.delta.commit_file import PutOutcome, put_commit
-from deltaberg.delta.commit_info import commit_info
-from deltaberg.delta.commit_writer import CommitWriter
 from deltaberg.delta.conflict_checker import Intent, Reads, check_conflict
 from deltaberg.delta.deletion_vector import DeletionVectorDescriptor
 from deltaberg.delta.deletion_vector_file import discard, write_deletion_vectors
@@ -35,6 +32,7 @@ from deltaberg.delta.file_changes import FileChanges, RemovedFiles, conformed, r
 from deltaberg.delta.iceberg_compat import active_version, check_adds, check_table
 from deltaberg.delta.log_path import commit_name, log_folder
 from deltaberg.delta.metadata_change import check_metadata_change
+from deltaberg.delta.planned_commit import FIRST, LogPlace, PlannedCommit, has_in_commit_timestamps
 from deltaberg.delta.protocol import Protocol
 from deltaberg.delta.required_protocol import features_in_use, upgraded_protocol
 from deltaberg.delta.snapshot import Snapshot
@@ -44,13 +42,19 @@ from deltaberg.errors import error_context
 from deltaberg.storage.errors import PermissionDenied
 from deltaberg.storage.protocol import Storage
 
+if TYPE_CHECKING:
+    from typing_extensions import Self
+
 _NOTHING: Mapping[str, object] = MappingProxyType({})
 _ATTEMPTS = 50
 _WRITABLE_DOMAINS = {"delta.clustering": "clustering"}
 
 
 class Transaction:
-    """The actions of one commit on top of ``base``, or of a table's first commit where that is None."""
+    """The actions of one commit on top of ``base``, or of a table's first commit where that is None.
+
+    As a context manager it aborts at exit when nothing was committed.
+    """
 
     def __init__(
         self,
@@ -77,6 +81,7 @@ class Transaction:
         self._written: list[str] = []
         self._finished = False
         self._in_flight = False
+        self._plan: PlannedCommit | None = None
         self._committed: CommittedState | None = None
 
     @property
@@ -225,7 +230,17 @@ class Transaction:
         if self._finished:
             raise InvalidDeltaRequest("Cannot commit a transaction twice: begin another one")
         self._finished = True
-        plan = _Plan(
+        plan = PlannedCommit(
+            base=self._base,
+            protocol=self._protocol,
+            metadata=self._metadata,
+            sets_protocol=self._sets_protocol,
+            sets_metadata=self._sets_metadata,
+            files=self._files,
+            txns=tuple(self._txns.values()),
+            domains=tuple(self._domains.values()),
+            reads_nothing=self._reads is Reads.NOTHING,
+            reserved_row_ids=self._reserved_row_ids,
             timestamp_ms=self._now_ms() if timestamp_ms is None else timestamp_ms,
             operation=operation,
             parameters=parameters,
@@ -242,28 +257,42 @@ class Transaction:
                 discard(self.storage, self._written)
             raise
         write_checksum(self.storage, log_folder(self.table_root), committed)
-        self._committed = committed
+        self._plan, self._committed = plan, committed
         return committed.version
+
+    def abort(self) -> None:
+        """Give up before the commit: what the transaction wrote is deleted. Without effect once a commit was tried."""
+        if not self._finished:
+            self._finished = True
+            discard(self.storage, self._written)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Abort a transaction that was not committed."""
+        self.abort()
 
     def checkpoint(self, *, kind: CheckpointKind | None = None) -> LastCheckpoint:
         """Checkpoint the version that was committed; ``kind`` None follows the table's policy.
 
         A table's first version is written from memory, without reading the log back.
         """
-        committed = self._committed
-        if committed is None:
+        plan, committed = self._plan, self._committed
+        if plan is None or committed is None:
             raise InvalidDeltaRequest("Cannot checkpoint: the transaction has committed no version")
         if self._base is not None:
             snapshot = DeltaTable(self.table_root, self.storage).snapshot(committed.version)
             return checkpoint_snapshot(snapshot, now_ms=self._now_ms(), kind=kind, new_id=self._new_id)
-        adds, _ = self._with_row_ids(_FIRST)
         state = checkpoint_state(
             version=committed.version,
             protocol=committed.protocol,
             metadata=committed.metadata,
             txns=committed.txns,
             domain_metadata=committed.domain_metadata,
-            adds=adds,
+            adds=plan.adds(FIRST),
         )
         return write_checkpoint(
             self.storage,
@@ -274,12 +303,12 @@ class Transaction:
             now_ms=self._now_ms(),
         )
 
-    def _put(self, plan: _Plan, expected_version: int | None, attempts: int) -> CommittedState:
+    def _put(self, plan: PlannedCommit, expected_version: int | None, attempts: int) -> CommittedState:
         base = self._base
-        place = _FIRST
+        place = FIRST
         if base is not None:
-            stamped = _has_in_commit_timestamps(self._protocol, self._metadata)
-            place = _Place(
+            stamped = has_in_commit_timestamps(self._protocol, self._metadata)
+            place = LogPlace(
                 version=base.version + 1,
                 previous_timestamp_ms=base.timestamp_ms if stamped else None,
                 high_water_mark=row_tracking.high_water_mark(base.domain_metadata.values()),
@@ -290,7 +319,7 @@ class Transaction:
                 f"(expected {expected_version - 1})"
             )
         for _ in range(attempts):
-            content, state = self._content(plan, place)
+            content, state = plan.content(place)
             self._in_flight = True
             try:
                 outcome = put_commit(self.storage, self._commit_location(place.version), content)
@@ -305,7 +334,7 @@ class Transaction:
             place = self._behind_winners(base, place)
         raise DeltaConflict(f"Cannot commit: {attempts} attempts found a faster writer each time; try again later")
 
-    def _behind_winners(self, base: Snapshot, place: _Place) -> _Place:
+    def _behind_winners(self, base: Snapshot, place: LogPlace) -> LogPlace:
         intent = Intent(
             reads=self._reads if not (self._sets_metadata or self._sets_protocol) else Reads.WHOLE_TABLE,
             added=self._files.added_keys(),
@@ -318,75 +347,12 @@ class Transaction:
             check_conflict(intent, winner)
             timestamp = None if winner.commit_info is None else winner.commit_info.in_commit_timestamp
             mark = row_tracking.high_water_mark(winner.domain_metadata)
-            place = _Place(
+            place = LogPlace(
                 version=place.version + 1,
                 previous_timestamp_ms=place.previous_timestamp_ms if timestamp is None else timestamp,
                 high_water_mark=max(place.high_water_mark, mark),
             )
         return place
-
-    def _content(self, plan: _Plan, place: _Place) -> tuple[bytes, CommittedState]:
-        metadata, timestamp_ms = self._metadata, plan.timestamp_ms
-        in_commit_timestamp: int | None = None
-        if _has_in_commit_timestamps(self._protocol, metadata):
-            if place.previous_timestamp_ms is not None:
-                timestamp_ms = max(timestamp_ms, place.previous_timestamp_ms + 1)
-            in_commit_timestamp = timestamp_ms
-            if self._base is not None and not _has_in_commit_timestamps(self._base.protocol, self._base.metadata):
-                metadata = _with_enablement(metadata, place.version, timestamp_ms)
-        adds, domains = self._with_row_ids(place)
-        metrics = self._files.metrics() if plan.metrics is None else plan.metrics
-        writer = CommitWriter()
-        writer.action(
-            "commitInfo",
-            commit_info(
-                operation=plan.operation,
-                parameters=plan.parameters,
-                metrics=metrics,
-                timestamp_ms=timestamp_ms,
-                in_commit_timestamp_ms=in_commit_timestamp,
-                read_version=None if self._base is None else self._base.version,
-                blind_append=self._reads is Reads.NOTHING and not self._sets_metadata and not self._files.removes,
-                transaction_id=plan.transaction_id,
-                extra=plan.extra_info,
-            ),
-        )
-        if self._sets_protocol:
-            writer.action("protocol", self._protocol.to_json())
-        if self._sets_metadata:
-            writer.action("metaData", metadata.to_json())
-        for domain in domains:
-            writer.action("domainMetadata", domain.to_json())
-        for txn in self._txns.values():
-            writer.action("txn", txn.to_json())
-        for removed in self._files.removes:
-            writer.removes(removed.batch, deletion_timestamp_ms=timestamp_ms, data_change=removed.data_change)
-        for batch in adds:
-            writer.adds(batch)
-        for batch in self._files.change_files:
-            writer.change_files(batch)
-        state = CommittedState(
-            version=place.version,
-            protocol=self._protocol,
-            metadata=metadata,
-            added=self._files.added(),
-            removed=self._files.removed(),
-            txns=tuple(self._txns.values()),
-            domain_metadata=tuple(domains),
-            in_commit_timestamp_ms=in_commit_timestamp,
-            transaction_id=plan.transaction_id,
-        )
-        return writer.content(), state
-
-    def _with_row_ids(self, place: _Place) -> tuple[list[pa.RecordBatch], list[DomainMetadata]]:
-        adds, domains = list(self._files.all_adds), list(self._domains.values())
-        if row_tracking.is_supported(self._protocol, self._metadata) and (adds or self._reserved_row_ids >= 0):
-            given = max([place.high_water_mark, self._reserved_row_ids, *map(row_tracking.highest_id, adds)])
-            adds = list(row_tracking.assign(adds, mark=given, version=place.version))
-            mark = max([given, *map(row_tracking.highest_id, adds)])
-            if mark > place.high_water_mark:
-                domains.append(row_tracking.high_water_mark_action(mark))
-        return adds, domains
 
     def _check(self, copies_rows: bool | None, rules_checked: frozenset[str]) -> None:
         require_writable(self._protocol)
@@ -463,43 +429,6 @@ def begin_transaction(
         now_ms=now_ms,
         new_id=new_id,
     )
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Plan:
-    """What ``commit`` was asked for."""
-
-    timestamp_ms: int
-    operation: str
-    parameters: Mapping[str, object]
-    metrics: Mapping[str, str] | None
-    extra_info: Mapping[str, object]
-    transaction_id: str
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Place:
-    """Where in the log the next attempt goes, and what the version before it left."""
-
-    version: int
-    previous_timestamp_ms: int | None
-    high_water_mark: int
-
-
-_FIRST = _Place(version=0, previous_timestamp_ms=None, high_water_mark=-1)
-
-
-def _has_in_commit_timestamps(protocol: Protocol, metadata: Metadata) -> bool:
-    return protocol.supports("inCommitTimestamp") and metadata.properties.in_commit_timestamps
-
-
-def _with_enablement(metadata: Metadata, version: int, timestamp_ms: int) -> Metadata:
-    configuration = {
-        **metadata.configuration,
-        "delta.inCommitTimestampEnablementVersion": str(version),
-        "delta.inCommitTimestampEnablementTimestamp": str(timestamp_ms),
-    }
-    return dataclasses.replace(metadata, configuration=configuration)
 
 
 def _partition_names(snapshot: Snapshot) -> tuple[str, ...]:

@@ -13,7 +13,7 @@ import pytest
 
 from deltaberg.bitmap import PositionBitmap
 from deltaberg.delta.create_table import create_table, new_metadata
-from deltaberg.delta.errors import DeltaCommitStateUnknown, DeltaConflict
+from deltaberg.delta.errors import DeltaCommitStateUnknown, DeltaConflict, InvalidDeltaRequest
 from deltaberg.delta.table import DeltaTable
 from deltaberg.delta.transaction import Transaction, begin_transaction
 from deltaberg.delta.types import LongType, StructField, StructType
@@ -226,3 +226,14 @@ def test_vectors_that_could_not_be_written_leave_no_file(storage: FaultyStorage,
     with pytest.raises(StorageError):
         transaction.write_deletion_vectors([(PositionBitmap().serialize(), 0)])
     assert vector_files(root) == 0
+
+
+def test_a_transaction_that_is_left_before_its_commit_is_cleaned_up(storage: FaultyStorage, root: Path) -> None:
+    with pytest.raises(InvalidDeltaRequest), delete_with_vector(storage, root) as transaction:
+        transaction.remove_domain_metadata("unknown")
+    assert vector_files(root) == 0
+    with delete_with_vector(storage, root) as transaction:
+        transaction.commit("MINE")
+    assert vector_files(root) == 1
+    transaction.abort()
+    assert vector_files(root) == 1
