@@ -30,6 +30,7 @@ from deltaberg.migrate.source import DeltaSource
 from deltaberg.migrate.vector_copy import read_delta_vectors
 from deltaberg.storage import Storage
 from deltaberg.translate.data_files import delta_to_iceberg_files, written_to_iceberg_files
+from deltaberg.translate.decimal_bounds import may_be_rounded
 from deltaberg.translate.history import APPEND, OVERWRITE
 from deltaberg.translate.schema import LeafPair
 
@@ -118,14 +119,17 @@ class IcebergWriter:
         }
 
     def _widened_columns(self) -> list[str]:
-        """Columns whose bounds are not values that occur: Delta cuts timestamps to milliseconds.
+        """Columns whose bounds are not values that occur: Delta cuts timestamps to milliseconds, and decimals may be rounded.
 
         Engines answer MIN and MAX from bounds unless the table says that it keeps counts only.
         """
         return [
             leaf.name
             for leaf in self.design.translation.leaves
-            if isinstance(leaf.delta, (TimestampType, TimestampNtzType)) and not leaf.in_collection
+            if not leaf.in_collection
+            and (
+                isinstance(leaf.delta, (TimestampType, TimestampNtzType)) or may_be_rounded(arrow_type(leaf.iceberg))
+            )
         ]
 
     def _delete_sink(self) -> PuffinVectors | PositionDeleteFiles:

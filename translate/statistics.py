@@ -27,6 +27,7 @@ from deltaberg.iceberg.bound_truncation import (
 from deltaberg.iceberg.metrics import metric, metric_map
 from deltaberg.iceberg.single_value import decode_bounds, encode_bounds
 from deltaberg.iceberg.types import arrow_type as iceberg_arrow_type
+from deltaberg.translate.decimal_bounds import safe_lower, safe_upper
 from deltaberg.translate.field_ids import Path
 from deltaberg.translate.schema import LeafPair
 
@@ -200,7 +201,7 @@ def _lower_to_iceberg(bound: pa.Array | None, kind: ice.Type) -> pa.Array | None
     if pa.types.is_floating(bound.type):
         bound = _without_nan(bound)
         return pc.if_else(pc.equal(bound, 0), pa.scalar(-0.0, bound.type), bound)  # -0.0 < +0.0 in Iceberg only
-    return bound
+    return safe_lower(bound) if pa.types.is_decimal(bound.type) else bound
 
 
 def _upper_to_iceberg(bound: pa.Array | None, kind: ice.Type) -> pa.Array | None:
@@ -212,7 +213,7 @@ def _upper_to_iceberg(bound: pa.Array | None, kind: ice.Type) -> pa.Array | None
         return pc.if_else(pc.equal(bound, 0), pa.scalar(0.0, bound.type), bound)
     if isinstance(kind, (ice.TimestampType, ice.TimestamptzType)):
         return _end_of_millisecond(bound)
-    return bound
+    return safe_upper(bound) if pa.types.is_decimal(bound.type) else bound
 
 
 def _end_of_millisecond(bound: pa.Array) -> pa.Array:
