@@ -157,7 +157,7 @@ class _Job:
             target=self.root,
             target_metadata=done.location,
             already_current=False,
-            commits=((position.version or 0, done.version),),
+            commits=done.commits,
             files=done.files,
             rows=done.rows,
             rewritten_files=done.rewritten_files,

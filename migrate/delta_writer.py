@@ -45,9 +45,9 @@ _NAMESPACE: Final = uuid.UUID("0d1f4f0c-6f0e-5d5a-9a43-5f4d7a0f9f3e")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WrittenDelta:
-    """What was committed. location: the commit file."""
+    """What was committed. commits: (snapshot id, version), oldest first. location: the newest commit file."""
 
-    version: int
+    commits: tuple[tuple[int, int], ...]
     location: str
     files: int
     rows: int
@@ -95,7 +95,7 @@ class DeltaWriter:
             expected_version=0,
         )
         return WrittenDelta(
-            version=version,
+            commits=((self.position.version or 0, version),),
             location=f"{log_folder(self.root)}/{commit_name(version)}",
             files=files,
             rows=rows,
