@@ -114,7 +114,7 @@ def check_table(protocol: Protocol, metadata: Metadata, *, replaced: Metadata | 
     version = active_version(protocol, metadata)
     if version is None:
         return
-    for reason in _broken_rules(version, protocol, metadata):
+    for reason in broken_rules(version, protocol, metadata):
         raise _broken(version, reason)
     if replaced is not None and replaced.partition_columns and replaced.partition_columns != metadata.partition_columns:
         raise _broken(
@@ -146,7 +146,8 @@ def with_nested_ids(schema: StructType, first_id: int) -> tuple[StructType, int]
     return _struct_with_ids(schema, counter), counter.next_id
 
 
-def _broken_rules(version: IcebergCompat, protocol: Protocol, metadata: Metadata) -> Iterator[str]:
+def broken_rules(version: IcebergCompat, protocol: Protocol, metadata: Metadata) -> Iterator[str]:
+    """Every rule of a version about protocol, schema and properties that a table breaks, as a reason."""
     mapping = ColumnMapping.of(protocol, metadata)
     properties = metadata.properties
     if protocol.min_writer_version < 7:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Final
 
 import numpy as np
@@ -14,6 +14,7 @@ import pyarrow.compute as pc
 
 from deltaberg.datafile import FileField
 from deltaberg.delta.column_mapping import MappingMode
+from deltaberg.delta.iceberg_compat import IcebergCompat
 from deltaberg.delta.types import DeltaType, StructType
 from deltaberg.iceberg.data_file import EQUALITY_DELETES
 from deltaberg.iceberg.delete_index import PUFFIN
@@ -21,12 +22,14 @@ from deltaberg.iceberg.live_files import data_files, delete_files
 from deltaberg.iceberg.partition_spec import PartitionSpec
 from deltaberg.iceberg.schema import Schema
 from deltaberg.iceberg.snapshot_ref import MAIN_BRANCH
-from deltaberg.iceberg.transforms import IdentityTransform
+from deltaberg.iceberg.transforms import IdentityTransform, TruncateTransform
 from deltaberg.iceberg.types import ListType, MapType, StringType
 from deltaberg.migrate.footers import FileFacts, FooterSurvey, name_pattern
+from deltaberg.migrate.iceberg_compat import compat_findings
 from deltaberg.migrate.locations import real_locations
 from deltaberg.migrate.source import IcebergSource
 from deltaberg.translate import codes
+from deltaberg.translate.derived_columns import with_derived_columns
 from deltaberg.translate.file_columns import (
     Obstacle,
     delta_obstacles,
@@ -37,6 +40,7 @@ from deltaberg.translate.file_columns import (
     still_in_the_way,
 )
 from deltaberg.translate.findings import Finding, Severity
+from deltaberg.translate.lineage import iceberg_to_delta_lineage_properties
 from deltaberg.translate.options import ConvertOptions
 from deltaberg.translate.partitioning import DeltaPartitioning, iceberg_to_delta_partitioning
 from deltaberg.translate.properties import iceberg_to_delta_properties
@@ -46,6 +50,7 @@ from deltaberg.translate.type_changes import widening_chain
 SORT_ORDER_KEY: Final = "deltaberg.iceberg.sort-order"
 IDENTIFIER_FIELDS_KEY: Final = "deltaberg.iceberg.identifier-fields"
 REFS_KEY: Final = "deltaberg.iceberg.refs"
+DELETION_VECTORS_KEY: Final = "delta.enableDeletionVectors"
 
 _NAMES_DIFFER: Final = (
     "a column has another name in the files, and DuckDB then reads partition columns as null; --former-names trust-ids "
@@ -145,7 +150,7 @@ class _Designer:
         partitioning = self._partitioning(mapped, withheld=None)
         sources = frozenset(column.source_id for column in partitioning.columns)
         names = self._physical_names(held, sources, mode)
-        if sources and self._misleads_by_names(names):
+        if partitioning.names and self._misleads_by_names(names):
             partitioning = self._partitioning(mapped, withheld=_NAMES_DIFFER)
             sources = frozenset()
             names = self._physical_names(held, sources, mode)
@@ -171,6 +176,12 @@ class _Designer:
             type_changes=changes,
             type_mappings=self.options.type_mappings,
         )
+        translation = replace(
+            translation,
+            schema=with_derived_columns(
+                translation.schema, partitioning.derived, mode=mode, last_column_id=self.metadata.last_column_id
+            ),
+        )
         self.findings.extend(translation.findings)
         self.findings.extend(partitioning.findings)
         for field_id in narrow:
@@ -181,6 +192,10 @@ class _Designer:
                     detail=", ".join(f"{change.from_type} to {change.to_type}" for change in changes[field_id]),
                 )
             )
+        lineage, properties = self._lineage(), self._properties()
+        properties |= self._compat(
+            translation.schema, mode, partitioning, with_deletes=any(deletes.values()), lineage=lineage
+        )
         return DeltaDesign(
             schema=self.schema,
             translation=translation,
@@ -191,9 +206,9 @@ class _Designer:
             survey=self.survey,
             groups=groups,
             rewritten=rewritten,
-            lineage=self._lineage(),
+            lineage=lineage,
             widened=bool(narrow),
-            properties=self._properties(),
+            properties=properties,
             description=self.metadata.properties.get("comment"),
             deletes=deletes,
             findings=tuple(self.findings),
@@ -228,7 +243,7 @@ class _Designer:
     def _look_for_empty_strings(self, spec: PartitionSpec, partition: pa.StructArray) -> None:
         for part in spec.fields:
             column = self.schema.find(part.source_id)
-            if not isinstance(part.transform, IdentityTransform) or column is None:
+            if not isinstance(part.transform, (IdentityTransform, TruncateTransform)) or column is None:
                 continue
             values = pc.struct_field(partition, part.name)
             if isinstance(column.type, StringType) and pc.any(pc.equal(values, ""), min_count=0).as_py():
@@ -262,7 +277,13 @@ class _Designer:
             empty_strings=frozenset(self.empty_strings),
             unmappable=mapped,
             withheld=withheld,
+            derive_beside=self._known_names() if self.options.derive_partition_columns else None,
         )
+
+    def _known_names(self) -> set[str]:
+        """Names of top-level columns in any schema and any file."""
+        of_schemas = {column.name for schema in self.metadata.schemas for column in schema.fields}
+        return of_schemas | {each.name for facts in self.survey.facts for each in facts.fields or ()}
 
     def _misleads_by_names(self, names: Mapping[int, str]) -> bool:
         """DuckDB gives null for every partition column as soon as one column has another physical name."""
@@ -418,6 +439,27 @@ class _Designer:
             return False
         self.findings.append(Finding(code=codes.LINEAGE, what="row lineage", files=self.files))
         return True
+
+    def _compat(
+        self,
+        schema: StructType,
+        mode: MappingMode,
+        partitioning: DeltaPartitioning,
+        *,
+        with_deletes: bool,
+        lineage: bool,
+    ) -> dict[str, str]:
+        """The property of --iceberg-compat; findings say whether its rules are kept."""
+        if self.options.iceberg_compat == "none":
+            return {}
+        version = IcebergCompat[self.options.iceberg_compat.upper()]
+        enabled = iceberg_to_delta_lineage_properties() if lineage else {}
+        if with_deletes:
+            enabled = {**enabled, DELETION_VECTORS_KEY: "true"}
+        self.findings.extend(
+            compat_findings(version, schema, mode=mode, partition_columns=partitioning.names, properties=enabled)
+        )
+        return {version.property_key: "true"}
 
     def _properties(self) -> dict[str, str]:
         carried = iceberg_to_delta_properties(self.metadata.properties)

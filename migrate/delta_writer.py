@@ -40,6 +40,9 @@ HIDDEN_FOLDER: Final = "_deltaberg"
 
 RETENTION_KEY: Final = "delta.deletedFileRetentionDuration"
 _RETENTION: Final = "interval 36500 days"
+_VOUCHED: Final = ("generatedColumns",)
+"""Derived columns hold what Iceberg's partition tuples say."""
+
 _NAMESPACE: Final = uuid.UUID("0d1f4f0c-6f0e-5d5a-9a43-5f4d7a0f9f3e")
 
 
@@ -92,6 +95,7 @@ class DeltaWriter:
             parameters=parameters,
             timestamp_ms=self._timestamp_ms(),
             extra_info={POSITION_KEY: self.position.to_json()},
+            rules_checked=_VOUCHED,
             expected_version=0,
         )
         return WrittenDelta(
@@ -121,7 +125,7 @@ class DeltaWriter:
             self.design.delta_schema,
             table_id=str(uuid.uuid5(_NAMESPACE, f"{self.position.app_id}|{self.root}")),
             created_time_ms=self._timestamp_ms(),
-            partition_columns=[column.name for column in self.design.partitioning.columns],
+            partition_columns=self.design.partitioning.names,
             configuration=properties,
             column_mapping=self.design.mode,
             description=self.design.description,
@@ -225,6 +229,10 @@ class DeltaWriter:
             values = pc.struct_field(partition, column.field_names[spec.spec_id])
             arrays.append(encode_partition_values(values, field.type, column=column.name))
             names.append(physical_name(field))
+        for derived in self.design.partitioning.derived:
+            values = derived.values(pc.struct_field(partition, derived.field_names[spec.spec_id]))
+            arrays.append(encode_partition_values(values, derived.type, column=derived.name))
+            names.append(physical_name(fields[derived.name]))
         if not arrays:
             return pa.StructArray.from_buffers(pa.struct([]), files.num_rows, [None])
         return pa.StructArray.from_arrays(arrays, names=names)

@@ -122,15 +122,17 @@ def check_request(source: Source, to: TableFormat, options: ConvertOptions) -> N
     Unsupported for a choice that is not carried out."""
     if to is source.format:
         raise UsageError(f"Cannot convert {source.location} to {to.value}: it is a table of that format already")
+    if options.history != "latest":
+        raise Unsupported(
+            "Cannot convert with --history all: this version does not carry it out; leave it out",
+            feature="--history all",
+        )
     for option, chosen in (
-        ("--history all", options.history != "latest"),
         ("--derive-partition-columns", options.derive_partition_columns),
         ("--iceberg-compat", options.iceberg_compat != "none"),
     ):
-        if chosen:
-            raise Unsupported(
-                f"Cannot convert with {option}: this version does not carry it out; leave it out", feature=option
-            )
+        if chosen and to is not TableFormat.DELTA:
+            raise UsageError(f"Cannot convert to {to.value} with {option}: it is for Delta targets only; leave it out")
     for kind, target in options.type_mappings.items():
         known = TYPE_MAPPINGS.get(kind)
         if known is None or target not in known:
@@ -178,7 +180,7 @@ def _to_delta(source: IcebergSource, options: ConvertOptions) -> PreparedPlan:
         target={
             "format": TableFormat.DELTA.value,
             "column_mapping": design.mode.value,
-            "partitioning": [column.name for column in design.partitioning.columns],
+            "partitioning": list(design.partitioning.names),
             "row_tracking": design.lineage,
         },
         items=_items(findings, strict=options.strict),

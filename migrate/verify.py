@@ -13,7 +13,7 @@ from deltaberg.migrate.plan import describe_source
 from deltaberg.migrate.source import Source
 from deltaberg.migrate.verify_bounds import bounds_check
 from deltaberg.migrate.verify_rows import rows_check
-from deltaberg.migrate.verify_tables import ChosenOptions, column_facts, file_table
+from deltaberg.migrate.verify_tables import ChosenOptions, column_facts, derived_names, file_table
 
 _OWN_FILE: Final = r"/rewritten-[0-9a-f-]{36}\.parquet$"
 
@@ -57,8 +57,11 @@ def _schema_check(source: Source, target: Source, options: ChosenOptions) -> Che
     """Names, types, nullability, and ids where both tables have them."""
     left, right = column_facts(source, options), column_facts(target, options)
     differences = []
+    added = derived_names(target, options)
     for path in dict.fromkeys((*left, *right)):
         name, mine, theirs = ".".join(path), left.get(path), right.get(path)
+        if mine is None and name in added:
+            continue
         if mine is None or theirs is None:
             differences.append(f"column {name} is in the {'target' if mine is None else 'source'} only")
             continue

@@ -20,6 +20,7 @@ from deltaberg.migrate.delta_files import DeltaFileReader
 from deltaberg.migrate.locations import real_locations
 from deltaberg.migrate.position import OPTIONS_KEY
 from deltaberg.migrate.source import DeltaSource, IcebergSource, Source
+from deltaberg.translate.derived_columns import GENERATION_KEY
 from deltaberg.translate.field_ids import assigned_ids, declared_ids, mapped_schema
 from deltaberg.translate.schema import delta_to_iceberg_schema, iceberg_to_delta_schema
 from deltaberg.translate.types import delta_to_iceberg_type
@@ -44,6 +45,7 @@ class ChosenOptions:
 
     type_mappings: Mapping[str, str]
     partition_timezone: str
+    derives: bool = False
 
     @staticmethod
     def of(target: Source) -> ChosenOptions:
@@ -62,6 +64,7 @@ class ChosenOptions:
         return ChosenOptions(
             type_mappings=mappings if isinstance(mappings, dict) else {},
             partition_timezone=timezone if isinstance(timezone, str) else "UTC",
+            derives=isinstance(chosen, dict) and chosen.get("derive_partition_columns") is True,
         )
 
 
@@ -89,6 +92,14 @@ def column_facts(source: Source, options: ChosenOptions) -> dict[tuple[str, ...]
             field_id=field.field_id if own else None,
         )
     return result
+
+
+def derived_names(target: Source, options: ChosenOptions) -> frozenset[str]:
+    """Generated columns that the conversion was asked to add."""
+    if isinstance(target, IcebergSource) or not options.derives:
+        return frozenset()
+    columns = target.snapshot.metadata.schema.fields
+    return frozenset(column.name for column in columns if GENERATION_KEY in column.metadata)
 
 
 def _mapped_schema(schema: Schema, options: ChosenOptions) -> Schema:

@@ -354,6 +354,24 @@ PARTITION_EVOLUTION: Final = Code(
     example="a table that went from months(ts) to days(ts)",
 )
 
+ICEBERG_COMPAT: Final = Code(
+    name="iceberg-compat-declared",
+    severity=Severity.INFO,
+    to=_DELTA,
+    reason="The Delta table declares Iceberg compatibility, as asked for, and keeps its rules.",
+    remedy="Nothing to do; writers of the Delta table are held to the rules from now on.",
+    example="--iceberg-compat v2",
+)
+ICEBERG_COMPAT_IMPOSSIBLE: Final = Code(
+    name="iceberg-compat-impossible",
+    severity=Severity.REFUSE,
+    to=_DELTA,
+    reason="The Delta table would break a rule of the Iceberg compatibility version that was asked for.",
+    remedy="Leave --iceberg-compat out or choose another version: v1 and v2 need a source without deletes (compact it "
+    "first), v1 one without lists and maps, v3 one with row lineage (format version 3).",
+    example="--iceberg-compat v2 and an Iceberg table with deletion vectors",
+)
+
 # Deletes
 
 DELETION_VECTORS: Final = Code(

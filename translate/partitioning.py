@@ -11,20 +11,12 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from deltaberg.delta import types as delta
 from deltaberg.iceberg import types as ice
 from deltaberg.iceberg.partition_spec import FIRST_PARTITION_FIELD_ID, PartitionField, PartitionSpec
 from deltaberg.iceberg.schema import Schema
-from deltaberg.iceberg.transforms import (
-    DayTransform,
-    HourTransform,
-    IdentityTransform,
-    MonthTransform,
-    TruncateTransform,
-    VoidTransform,
-    YearTransform,
-)
+from deltaberg.iceberg.transforms import IdentityTransform, VoidTransform
 from deltaberg.translate import codes
+from deltaberg.translate.derived_columns import DerivedColumn, derive_columns
 from deltaberg.translate.findings import Finding
 
 _UNPARTITIONABLE_IN_DELTA: Final = (ice.BinaryType, ice.UnknownType, ice.VariantType)
@@ -60,26 +52,17 @@ class PartitionColumn:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class DerivedColumn:
-    """A generated Delta column that repeats a transform of another column.
-
-    expression: SQL over the source column; the values in the log come from Iceberg's partition tuples.
-    """
-
-    name: str
-    type: delta.DeltaType
-    expression: str
-    transform: str
-    source_id: int
-    field_names: Mapping[int, str]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class DeltaPartitioning:
-    """columns: in the order of the default spec."""
+    """columns: in the order of the default spec. derived: generated columns, which come after those."""
 
     columns: tuple[PartitionColumn, ...]
+    derived: tuple[DerivedColumn, ...] = ()
     findings: tuple[Finding, ...]
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Of the Delta table's partition columns."""
+        return (*(column.name for column in self.columns), *(column.name for column in self.derived))
 
 
 def iceberg_to_delta_partitioning(
@@ -89,8 +72,11 @@ def iceberg_to_delta_partitioning(
     empty_strings: frozenset[int] = frozenset(),
     unmappable: frozenset[int] = frozenset(),
     withheld: str | None = None,
+    derive_beside: Iterable[str] | None = None,
 ) -> DeltaPartitioning:
     """The identity fields that the specs of all live files share, as partition columns.
+
+    derive_beside: names that generated columns for other transforms must not have; None derives none.
 
     empty_strings: source ids of which some live file has the empty string as value, which a Delta log states as null.
     unmappable: source ids whose column gets another type. withheld: why there shall be no partition columns at all.
@@ -100,9 +86,16 @@ def iceberg_to_delta_partitioning(
     if len(specs) > 1:
         detail = "; ".join(f"spec {spec.spec_id}: {_spec_text(spec, schema)}" for spec in specs)
         findings.append(Finding(code=codes.PARTITION_EVOLUTION, what="partition specs", detail=detail))
+    derived: tuple[DerivedColumn, ...] = ()
+    if derive_beside is not None and withheld is None:
+        derived = derive_columns(specs, schema, taken=derive_beside, empty_strings=empty_strings, unmappable=unmappable)
     columns: list[PartitionColumn] = []
     for field in _fields_in_order(specs):
         text = field_text(field, schema)
+        found = next((each for each in derived if each.repeats(field)), None)
+        if found is not None:
+            findings.append(found.finding(text))
+            continue
         obstacle = _obstacle(field, schema, specs, empty_strings, unmappable) or withheld
         if obstacle is not None:
             findings.append(Finding(code=codes.PARTITION_FIELD_KEPT, what=text, detail=obstacle))
@@ -118,63 +111,13 @@ def iceberg_to_delta_partitioning(
                 field_names={spec_id: name for spec_id, name in names.items() if name is not None},
             )
         )
-    return DeltaPartitioning(columns=tuple(columns), findings=tuple(findings))
+    return DeltaPartitioning(columns=tuple(columns), derived=derived, findings=tuple(findings))
 
 
 def field_text(field: PartitionField, schema: Schema) -> str:
     """``day(ts)``, ``bucket[16](id)``, ``category``: a partition field as a person would write it."""
     source = schema.full_name(field.source_id) if schema.find(field.source_id) is not None else f"#{field.source_id}"
     return source if isinstance(field.transform, IdentityTransform) else f"{field.transform}({source})"
-
-
-def derived_column(field: PartitionField, schema: Schema, taken: frozenset[str]) -> DerivedColumn | None:
-    """The generated column that repeats a time or truncate transform exactly; None where no expression does.
-
-    The expressions mean the same whatever the session's time zone: instants are not converted to civil time by it.
-    """
-    column = schema.find(field.source_id)
-    if column is None or schema.parent_id(field.source_id) is not None:
-        return None
-    quoted = f"`{column.name.replace('`', '``')}`"
-    found = _expression(field, column.type, quoted)
-    if found is None:
-        return None
-    kind, expression, suffix = found
-    name = f"{column.name}_{suffix}"
-    while name.lower() in taken:
-        name = f"{name}_"
-    return DerivedColumn(
-        name=name,
-        type=kind,
-        expression=expression,
-        transform=field_text(field, schema),
-        source_id=field.source_id,
-        field_names={},
-    )
-
-
-def _expression(field: PartitionField, kind: ice.Type, column: str) -> tuple[delta.DeltaType, str, str] | None:
-    civil = isinstance(kind, (ice.DateType, ice.TimestampType))
-    match field.transform:
-        case YearTransform() if civil:
-            return delta.IntegerType(), f"YEAR({column})", "year"
-        case MonthTransform() if civil:
-            return delta.IntegerType(), f"YEAR({column}) * 12 + MONTH({column}) - 1", "month"
-        case DayTransform() if civil:
-            return delta.DateType(), f"CAST({column} AS DATE)", "day"
-        case HourTransform() if isinstance(kind, ice.TimestampType):
-            return delta.TimestampNtzType(), f"DATE_TRUNC('HOUR', {column})", "hour"
-        case DayTransform() if isinstance(kind, ice.TimestamptzType):
-            return delta.LongType(), f"FLOOR(UNIX_MICROS({column}) / 86400000000)", "day"
-        case HourTransform() if isinstance(kind, ice.TimestamptzType):
-            return delta.LongType(), f"FLOOR(UNIX_MICROS({column}) / 3600000000)", "hour"
-        case TruncateTransform(width=width) if isinstance(kind, (ice.IntegerType, ice.LongType)):
-            target = delta.IntegerType() if isinstance(kind, ice.IntegerType) else delta.LongType()
-            return target, f"{column} - PMOD({column}, {width})", "trunc"
-        case TruncateTransform(width=width) if isinstance(kind, ice.StringType):
-            return delta.StringType(), f"SUBSTRING({column}, 1, {width})", "trunc"
-        case _:
-            return None
 
 
 def _obstacle(

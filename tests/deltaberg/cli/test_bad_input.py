@@ -141,9 +141,17 @@ def test_a_conversion_to_its_own_format(command: Any, delta_folder: Path, iceber
         assert_one_line(command("convert", folder, "--to", to), 2, message)
 
 
-@pytest.mark.parametrize(
-    "choice", [["--history", "all"], ["--derive-partition-columns"], ["--iceberg-compat", "v2"]], ids=" ".join
-)
+@pytest.mark.parametrize("choice", [["--derive-partition-columns"], ["--iceberg-compat", "v2"]], ids=" ".join)
+def test_a_choice_about_delta_targets_for_an_iceberg_target(
+    choice: list[str], command: Any, delta_folder: Path
+) -> None:
+    for verb in ("plan", "convert"):
+        message = f"Cannot convert to iceberg with {choice[0]}: it is for Delta targets only; leave it out"
+        assert_one_line(command(verb, delta_folder, "--to", "iceberg", *choice), 2, message)
+    assert not (delta_folder / "_iceberg").exists()
+
+
+@pytest.mark.parametrize("choice", [["--history", "all"]], ids=" ".join)
 def test_a_choice_that_is_not_carried_out_is_refused_and_not_ignored(
     choice: list[str], command: Any, iceberg_folder: Path
 ) -> None:
