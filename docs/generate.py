@@ -1,4 +1,4 @@
-"""Write the pages that are made from the program: cli.md from the commands, codes.md from the table of plan codes.
+"""Write the pages that are made from the program: cli.md from the commands, the others from tables of facts.
 
 ``--check`` only says whether they are up to date (exit code 1 when not). The text on commands comes from the declared
 arguments and options, not from the help screen, whose layout is Typer's and changes with it.
@@ -8,12 +8,19 @@ from __future__ import annotations
 
 import inspect
 import sys
+from collections.abc import Iterable
 from pathlib import Path
 
 import typer.main
 
 from deltaberg.cli.main import app
+from deltaberg.delta.table_features import FEATURES
 from deltaberg.translate.codes import ALL_CODES
+from deltaberg.translate.deletes import DELETE_RULES
+from deltaberg.translate.derived_columns import DERIVATION_RULES
+from deltaberg.translate.iceberg_features import ICEBERG_FEATURES
+from deltaberg.translate.properties import PROPERTY_RULES
+from deltaberg.translate.types import TYPE_PAIRS
 
 FOLDER = Path(__file__).resolve().parent
 
@@ -100,7 +107,109 @@ def option_row(option: typer.core.TyperOption) -> str:
     return "| `" + shown.replace("|", "\\|") + f"` | {text} |\n"
 
 
-PAGES = {"cli.md": cli_page, "codes.md": codes_page}
+TYPES_HEAD = """# Types
+
+This page is made by `make docs` from the table in `translate/types.py`; a test holds it to that. `*` stands for parameters
+that are the same on both sides; nested types are carried with everything below them.
+"""
+
+TRANSFORMS_HEAD = """# Partitioning
+
+This page is made by `make docs` from `translate/derived_columns.py`; a test holds it to that. A Delta partition column
+becomes an identity field. From Iceberg, identity fields that the specs of all live files share become partition columns;
+the columns of other transforms stay ordinary ones, and statistics still skip files. `--derive-partition-columns` adds a
+generated column for the transforms below. Their values are those of Iceberg's partition tuples, and the expressions repeat
+them exactly in every session time zone. `{column}` is the source column and `{width}` the width of a truncation; every
+other transform (bucket, truncate of decimal and binary, transforms of nested columns) adds none, nor does a truncation of
+strings of which a value is empty, because a Delta log states that as null.
+"""
+
+FEATURES_HEAD = """# Features of both formats
+
+This page is made by `make docs` from `delta/table_features.py` and `translate/iceberg_features.py`; a test holds it to those.
+A converted table declares exactly the features that it uses.
+"""
+
+DELETES_HEAD = """# Deletes
+
+This page is made by `make docs` from `translate/deletes.py`; a test holds it to that. No data file is written anew for
+its deletes.
+"""
+
+PROPERTIES_HEAD = """# Table properties
+
+This page is made by `make docs` from `translate/properties.py`; a test holds it to that. The first row that fits counts.
+"""
+
+
+def table(head: tuple[str, ...], rows: Iterable[tuple[str, ...]]) -> str:
+    """A Markdown table with a line break behind it."""
+    lines = [head, ("---",) * len(head), *rows]
+    return "".join("| " + " | ".join(cell.replace("|", "\\|") for cell in line) + " |\n" for line in lines)
+
+
+def types_page() -> str:
+    """Every primitive type, both ways."""
+    head = ("Delta", "Iceberg", "to Iceberg", "to Delta", "remarks")
+    return f"{TYPES_HEAD}\n" + table(
+        head, ((pair.delta, pair.iceberg, pair.to_iceberg, pair.to_delta, pair.note) for pair in TYPE_PAIRS)
+    )
+
+
+def transforms_page() -> str:
+    """Every transform that a generated column repeats."""
+    head = ("transform", "of", "column", "type", "generated as")
+    return f"{TRANSFORMS_HEAD}\n" + table(
+        head,
+        (
+            (
+                rule.transform.__name__.removesuffix("Transform").lower(),
+                rule.source.__name__.removesuffix("Type").lower(),
+                f"`<column>_{rule.suffix}`",
+                rule.type.__class__.__name__.removesuffix("Type").lower(),
+                f"`{rule.expression}`",
+            )
+            for rule in DERIVATION_RULES
+        ),
+    )
+
+
+def features_page() -> str:
+    """Every table feature of Delta, and what Iceberg's versions bring."""
+    delta = (
+        (f"`{each.name}`", each.kind.value, each.summary, f"refused: {each.refusal}" if each.refusal else each.handling)
+        for each in FEATURES
+    )
+    iceberg = ((each.name, str(each.version), each.in_delta) for each in ICEBERG_FEATURES)
+    return (
+        f"{FEATURES_HEAD}\n## Delta\n\n"
+        + table(("feature", "who must know it", "what it is", "in deltaberg"), delta)
+        + "\n## Iceberg\n\n"
+        + table(("feature", "since version", "in a Delta table"), iceberg)
+    )
+
+
+def deletes_page() -> str:
+    """Every kind of deletes, both ways."""
+    rows = ((rule.source, rule.target, rule.becomes, f"`{rule.code.name}`") for rule in DELETE_RULES)
+    return f"{DELETES_HEAD}\n" + table(("source", "target", "becomes", "code in the plan"), rows)
+
+
+def properties_page() -> str:
+    """What becomes of table properties, both ways."""
+    rows = ((rule.source, rule.pattern, rule.becomes) for rule in PROPERTY_RULES)
+    return f"{PROPERTIES_HEAD}\n" + table(("source", "property", "in the target"), rows)
+
+
+PAGES = {
+    "cli.md": cli_page,
+    "codes.md": codes_page,
+    "types.md": types_page,
+    "transforms.md": transforms_page,
+    "features.md": features_page,
+    "deletes.md": deletes_page,
+    "properties.md": properties_page,
+}
 
 
 def main() -> None:

@@ -7,6 +7,8 @@ both; Delta counts magic and bitmap, Iceberg the length before and the checksum 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
 
 import numpy as np
 import pyarrow as pa
@@ -16,9 +18,64 @@ from deltaberg.delta.file_actions import DELETION_VECTOR
 from deltaberg.iceberg.data_file import ADDED, POSITION_DELETES, data_file_schema
 from deltaberg.iceberg.delete_index import FILE_PATH_ID, PUFFIN
 from deltaberg.iceberg.metrics import metric_map
+from deltaberg.translate import codes
+from deltaberg.translate.findings import Code
 
 FRAME_BYTES = 8
 """What Iceberg's ``content_size_in_bytes`` counts beyond Delta's ``sizeInBytes``."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeleteRule:
+    """One row of docs/deletes.md. target: which table it becomes part of; code: what the plan says."""
+
+    source: str
+    target: str
+    becomes: str
+    code: Code
+
+
+DELETE_RULES: Final[tuple[DeleteRule, ...]] = (
+    DeleteRule(
+        source="Delta deletion vector",
+        target="Iceberg version 3",
+        becomes="a deletion vector in a Puffin file, its bytes copied",
+        code=codes.DELETION_VECTORS,
+    ),
+    DeleteRule(
+        source="Delta deletion vector",
+        target="Iceberg version 2",
+        becomes="position delete files",
+        code=codes.DELETION_VECTORS_TO_POSITIONS,
+    ),
+    DeleteRule(
+        source="Delta deletion vector", target="Iceberg version 1", becomes="refused", code=codes.DELETES_NEED_VERSION_2
+    ),
+    DeleteRule(
+        source="Iceberg deletion vector",
+        target="Delta",
+        becomes="a deletion vector in a `.bin` file, its bytes copied",
+        code=codes.DELETION_VECTORS,
+    ),
+    DeleteRule(
+        source="Iceberg position deletes",
+        target="Delta",
+        becomes="one deletion vector for each data file, all delete files merged",
+        code=codes.POSITION_DELETES,
+    ),
+    DeleteRule(
+        source="Iceberg equality deletes",
+        target="Delta",
+        becomes="deletion vectors, found by reading the key columns",
+        code=codes.EQUALITY_DELETES,
+    ),
+    DeleteRule(
+        source="deletes of more rows than a file has",
+        target="either",
+        becomes="refused",
+        code=codes.VECTOR_EXCEEDS_FILE,
+    ),
+)
 
 
 def descriptor_column(

@@ -34,6 +34,41 @@ _SECRET_VALUE: Final = re.compile(r"://[^/\s:@]+:[^/\s@]+@|\bAKIA[0-9A-Z]{16}\b|
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class PropertyRule:
+    """One row of docs/properties.md: what becomes of the properties that a pattern describes."""
+
+    source: str
+    pattern: str
+    becomes: str
+
+
+PROPERTY_RULES: Final[tuple[PropertyRule, ...]] = (
+    PropertyRule(source="Delta", pattern=f"`{OWN_PREFIX}*`", becomes="left out: they are about deltaberg's own work"),
+    PropertyRule(source="Delta", pattern="looks like a secret, by name or value", becomes="left out, with a warning"),
+    PropertyRule(source="Delta", pattern=f"`{_FROM_ICEBERG}<name>`", becomes="`<name>`: it came from Iceberg"),
+    PropertyRule(source="Delta", pattern=f"`{_FROM_DELTA}<name>`", becomes="the same; it means nothing in Iceberg"),
+    PropertyRule(
+        source="Delta",
+        pattern="a name that Iceberg gives a meaning to, such as `gc.enabled`",
+        becomes=f"`{_FROM_DELTA}user.<name>`",
+    ),
+    PropertyRule(source="Delta", pattern="any other", becomes="the same"),
+    PropertyRule(
+        source="Iceberg",
+        pattern=f"`{OWN_PREFIX}*`, `schema.name-mapping.default`",
+        becomes="left out: the one is about deltaberg's own work, the other is carried by column mapping",
+    ),
+    PropertyRule(source="Iceberg", pattern="looks like a secret, by name or value", becomes="left out, with a warning"),
+    PropertyRule(source="Iceberg", pattern=f"`{_FROM_DELTA}user.<name>`", becomes="`<name>`: it came from Delta"),
+    PropertyRule(
+        source="Iceberg",
+        pattern="any other",
+        becomes=f"`{_FROM_ICEBERG}<name>`, so that none switches on a Delta feature by its name",
+    ),
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class PropertyTranslation:
     """properties: the target's; findings: those left out."""
 
