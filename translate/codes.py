@@ -304,7 +304,7 @@ REWRITE_ELSEWHERE: Final = Code(
     severity=Severity.REFUSE,
     to=_BOTH,
     reason="Files have to be rewritten first, by Spark: it was asked for, or they are more than one machine should.",
-    remedy="Run `deltaberg rewrite --engine spark`, or rewrite them here with --engine local.",
+    remedy="Compact the source with its own engine first, or rewrite them here with --engine local.",
     example="two terabytes of ORC files",
 )
 STATISTICS_FROM_FOOTERS: Final = Code(
