@@ -122,17 +122,23 @@ def check_request(source: Source, to: TableFormat, options: ConvertOptions) -> N
     Unsupported for a choice that is not carried out."""
     if to is source.format:
         raise UsageError(f"Cannot convert {source.location} to {to.value}: it is a table of that format already")
-    if options.history != "latest":
+    if options.history != "latest" and to is TableFormat.DELTA:
         raise Unsupported(
             "Cannot convert with --history all: this version does not carry it out; leave it out",
             feature="--history all",
         )
-    for option, chosen in (
-        ("--derive-partition-columns", options.derive_partition_columns),
-        ("--iceberg-compat", options.iceberg_compat != "none"),
+    for option, chosen, meant in (
+        ("--column-mapping", options.column_mapping != "auto", TableFormat.DELTA),
+        ("--derive-partition-columns", options.derive_partition_columns, TableFormat.DELTA),
+        ("--former-names", options.former_names != "refuse", TableFormat.DELTA),
+        ("--iceberg-compat", options.iceberg_compat != "none", TableFormat.DELTA),
+        ("--map", bool(options.type_mappings), TableFormat.DELTA),
+        ("--format-version", options.format_version is not None, TableFormat.ICEBERG),
+        ("--partition-timezone", options.partition_timezone != "UTC", TableFormat.ICEBERG),
     ):
-        if chosen and to is not TableFormat.DELTA:
-            raise UsageError(f"Cannot convert to {to.value} with {option}: it is for Delta targets only; leave it out")
+        if chosen and to is not meant:
+            name = meant.value.capitalize()
+            raise UsageError(f"Cannot convert to {to.value} with {option}: it is for {name} targets only; leave it out")
     for kind, target in options.type_mappings.items():
         known = TYPE_MAPPINGS.get(kind)
         if known is None or target not in known:
