@@ -34,7 +34,7 @@ from deltaberg.delta.log_path import commit_name, log_folder
 from deltaberg.delta.metadata_change import check_metadata_change
 from deltaberg.delta.planned_commit import FIRST, LogPlace, PlannedCommit, has_in_commit_timestamps
 from deltaberg.delta.protocol import Protocol
-from deltaberg.delta.required_protocol import features_in_use, upgraded_protocol
+from deltaberg.delta.required_protocol import features_in_use, new_protocol, upgraded_protocol
 from deltaberg.delta.snapshot import Snapshot
 from deltaberg.delta.table import DeltaTable
 from deltaberg.delta.writer_requirements import check_commit, require_writable
@@ -397,6 +397,9 @@ class Transaction:
     def _require_features(self, features: Iterable[str]) -> None:
         protocol = upgraded_protocol(self._protocol, features)
         if protocol is not self._protocol:
+            if self._base is None and self._protocol.writer_features is None:
+                # No version exists yet that could have used what the legacy versions imply.
+                protocol = new_protocol({*features_in_use(self._metadata), *features})
             self._protocol = protocol
             self._sets_protocol = True
 

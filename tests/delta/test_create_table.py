@@ -148,3 +148,10 @@ def test_features_can_be_asked_for(tmp_path: Path, location: str) -> None:
     create_table(STORAGE, f"{tmp_path}/{location}", metadata=made, features=["vacuumProtocolCheck"]).commit("CREATE")
     protocol = DeltaTable.open(str(tmp_path / "table"), STORAGE).snapshot().protocol
     assert protocol.writer_features == protocol.reader_features == ("vacuumProtocolCheck",)
+
+
+def test_features_that_turn_up_before_the_first_commit_bring_no_others(tmp_path: Path) -> None:
+    made = new_metadata(fields("a"), table_id="t", created_time_ms=1)
+    create = create_table(STORAGE, str(tmp_path / "table"), metadata=made)
+    create.set_domain_metadata("mine", "{}")
+    assert create.protocol == Protocol(min_reader_version=1, min_writer_version=7, writer_features=("domainMetadata",))
