@@ -34,7 +34,6 @@ from deltaberg.translate.findings import Finding
 
 GENERATION_KEY: Final = "delta.generationExpression"
 
-_INT_LIMIT: Final = 2**31
 _DAY_SECONDS: Final = 86_400
 _HOUR_SECONDS: Final = 3_600
 
@@ -232,8 +231,6 @@ def derivation_rule(field: PartitionField, schema: Schema) -> DerivationRule | N
     """The rule for a partition field; None where no generated column repeats it exactly."""
     column = schema.find(field.source_id)
     if column is None or schema.parent_id(field.source_id) is not None:
-        return None
-    if isinstance(field.transform, TruncateTransform) and field.transform.width >= _INT_LIMIT:
         return None
     for rule in DERIVATION_RULES:
         if isinstance(field.transform, rule.transform) and isinstance(column.type, rule.source):
