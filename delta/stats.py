@@ -43,7 +43,6 @@ _NESTED = (("min_values", "minValues"), ("max_values", "maxValues"), ("null_coun
 # Marks bounds of a column that was a float: its old texts are the shortest that tell floats apart, and as a double
 # such a text may lie on the wrong side of the float's value.
 _FORMER_FLOAT = {b"widened-from": b"float"}
-_COUNTS_FOLLOW = ',"nullCount":'
 # Tells a quoted number from a text; a private-use character that no statistics begin with.
 _NOT_TEXT = "\ue0ff"
 _BOUNDED = (
@@ -154,40 +153,8 @@ def _object_lines(texts: pa.Array) -> tuple[pa.Array | None, pa.Array]:
 
 def _parse_typed(lines: pa.Array, target: pa.StructType) -> pa.Array | None:
     """All lines at once with the kinds of values that engines write; None when one of them has another kind."""
-    read_as = _as_logged(_as_read(target))
-    parsed = _read_with_shared_counts(lines, read_as)
-    if parsed is None:
-        parsed = _read_objects(lines, read_as)
+    parsed = _read_objects(lines, _as_logged(_as_read(target)))
     return None if parsed is None else _convert(parsed, target)
-
-
-def _read_with_shared_counts(lines: pa.Array, read_as: pa.StructType) -> pa.Array | None:
-    """``_read_objects`` for lines whose null counts, at their end, are mostly the same: those are read once each.
-
-    None where the lines are not so. The separator cannot stand inside a string, where its quotes would be escaped.
-    """
-    parts = pc.split_pattern(lines, _COUNTS_FOLLOW, max_splits=1)
-    if len(parts.values) != 2 * len(lines) or not pc.all(pc.equal(pc.list_value_length(parts), 2)).as_py():
-        return None
-    flat = parts.flatten()
-    encoded = pc.dictionary_encode(flat.take(pa.array(np.arange(1, len(flat), 2))))
-    if len(encoded.dictionary) * 8 > len(lines):
-        return None
-    heads = pc.binary_join_element_wise(flat.take(pa.array(np.arange(0, len(flat), 2))), "}", "")
-    tails = pc.binary_join_element_wise(pa.scalar('{"nullCount":'), encoded.dictionary, "")
-    head, tail = _read_objects(heads, read_as), _read_objects(tails, read_as)
-    if head is None or tail is None:
-        return None
-    own = ("numRecords", "minValues", "maxValues")
-    if any(_child(tail, name).null_count < len(tail) for name in own) or _child(head, "nullCount").null_count < len(
-        head
-    ):
-        return None
-    tail = tail.take(encoded.indices)
-    columns = {name: _child(head, name) for name in own}
-    columns["tightBounds"] = pc.coalesce(_child(head, "tightBounds"), _child(tail, "tightBounds"))
-    columns["nullCount"] = _child(tail, "nullCount")
-    return pa.StructArray.from_arrays([columns[field.name] for field in read_as], fields=list(read_as))
 
 
 def _parse_as_texts(lines: pa.Array, target: pa.StructType) -> pa.Array | None:
