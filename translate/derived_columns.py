@@ -58,8 +58,11 @@ class DerivationRule:
 
 
 def _floor(unit: int) -> str:
-    """How many units of seconds lie between 1970 and an instant, rounded down (as UNIX_TIMESTAMP itself rounds)."""
-    seconds = "UNIX_TIMESTAMP({column})"
+    """How many units of seconds lie between 1970 and an instant, rounded down.
+
+    The cast rounds down, too; UNIX_TIMESTAMP would round towards zero.
+    """
+    seconds = "CAST({column} AS BIGINT)"
     return f"({seconds} - PMOD({seconds}, {unit})) DIV {unit}"
 
 

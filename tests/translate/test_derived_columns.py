@@ -88,6 +88,11 @@ def test_a_truncation_is_the_number_without_its_remainder_or_the_first_character
     assert only(ice.IntegerType(), "truncate[10]").type == delta.IntegerType()
 
 
+def test_instants_are_cut_downwards_and_never_by_the_session_zone() -> None:
+    hour = only(ice.TimestamptzType(), "hour").expression
+    assert hour == "(CAST(`c` AS BIGINT) - PMOD(CAST(`c` AS BIGINT), 3600)) DIV 3600"
+
+
 def test_a_name_is_quoted_and_a_taken_one_avoided_whatever_its_case() -> None:
     odd = schema(ice.DateType(), "a`{column}{width}")
     (column,) = derive_columns([spec("year")], odd, taken=["A`{COLUMN}{WIDTH}_YEAR"])
