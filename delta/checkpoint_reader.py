@@ -180,6 +180,8 @@ class CheckpointReader:
         ):
             present = parquet.members(action)
             columns = [f"{action}.{name}" for name in members if name in present]
+            if action == "add" and "partitionValues" not in present and "partitionValues_parsed" in present:
+                columns.append("add.partitionValues_parsed")
             parsed = parquet.values_of("add.stats_parsed.numRecords")
             if "add.stats" in columns and parsed is not None and parsed == parquet.values_of("add.stats"):
                 columns.remove("add.stats")  # as many structs as texts, and structs need no parsing

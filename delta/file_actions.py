@@ -14,7 +14,8 @@ import pyarrow.compute as pc
 
 from deltaberg.delta.add_path import path_keys
 from deltaberg.delta.errors import CorruptLog
-from deltaberg.delta.partition_values import empty_as_null
+from deltaberg.delta.partition_values import empty_as_null, encode_partition_values
+from deltaberg.delta.types import primitive_type_of
 
 STRING_MAP = pa.map_(pa.string(), pa.string())
 DELETION_VECTOR = pa.struct(
@@ -162,21 +163,35 @@ def _deletion_vector(struct: pa.StructArray, action: str) -> pa.Array:
 
 def _partition_values(struct: pa.StructArray, action: str, names: Sequence[str]) -> pa.Array:
     target = pa.struct([pa.field(name, pa.string()) for name in names])
-    index = struct.type.get_field_index("partitionValues")
-    if not names or index < 0:
-        return (
-            pa.StructArray.from_arrays([pa.nulls(len(struct), pa.string()) for _ in names], fields=list(target))
-            if names
-            else _empty_structs(len(struct))
-        )
-    values = _child(struct, "partitionValues")
-    if pa.types.is_map(values.type):
-        columns = [_map_value(values, name) for name in names]
-    elif not pa.types.is_struct(values.type):
-        raise _wrong_kind(action, "partitionValues", values.type, "a map")
+    if not names:
+        return _empty_structs(len(struct))
+    if struct.type.get_field_index("partitionValues") >= 0:
+        values = _child(struct, "partitionValues")
+        if pa.types.is_map(values.type):
+            columns = [_map_value(values, name) for name in names]
+        elif pa.types.is_struct(values.type):
+            columns = [_member(values, f"{action}.partitionValues", name, pa.string()) for name in names]
+        else:
+            raise _wrong_kind(action, "partitionValues", values.type, "a map")
+    elif struct.type.get_field_index("partitionValues_parsed") >= 0:
+        columns = [_text_of_parsed(_child(struct, "partitionValues_parsed"), action, name) for name in names]
     else:
-        columns = [_member(values, f"{action}.partitionValues", name, pa.string()) for name in names]
+        columns = [pa.nulls(len(struct), pa.string()) for _ in names]
     return pa.StructArray.from_arrays([empty_as_null(column) for column in columns], fields=list(target))
+
+
+def _text_of_parsed(parsed: pa.Array, action: str, name: str) -> pa.Array:
+    """Typed partition values as the texts that the log would have; only for checkpoints that left those out."""
+    what = f"partitionValues_parsed.{name}"
+    if not pa.types.is_struct(parsed.type):
+        raise _wrong_kind(action, "partitionValues_parsed", parsed.type, "a struct")
+    if parsed.type.get_field_index(name) < 0:
+        return pa.nulls(len(parsed), pa.string())
+    values = _child(parsed, name)
+    delta_type = primitive_type_of(values.type)
+    if delta_type is None:
+        raise _wrong_kind(action, what, values.type, "a primitive type")
+    return encode_partition_values(values, delta_type, column=name)
 
 
 def _empty_structs(length: int) -> pa.Array:

@@ -21,7 +21,6 @@ from deltaberg.delta.types import (
     ByteType,
     DateType,
     DecimalType,
-    DeltaType,
     DoubleType,
     FloatType,
     IntegerType,
@@ -34,6 +33,7 @@ from deltaberg.delta.types import (
     TimestampType,
     VariantType,
     arrow_type,
+    primitive_type_of,
 )
 
 _EXACT = Context(prec=80)
@@ -285,7 +285,9 @@ def _member(column: pa.Array, field: pa.Field, role: str, *, marked: bool) -> pa
     if pa.types.is_decimal(column.type):
         column = _fitting(column, target)
     elif column.type != target:
-        column = parse_texts(pc.utf8_ltrim(column, _NOT_TEXT) if marked else column, _delta_type(target))
+        delta_type = primitive_type_of(target)
+        assert delta_type is not None
+        column = parse_texts(pc.utf8_ltrim(column, _NOT_TEXT) if marked else column, delta_type)
     elif pa.types.is_float32(target):
         column = _without_overflow(column)
     return _plausible(column, field, role)
@@ -323,30 +325,6 @@ def _without_overflow(values: pa.Array) -> pa.Array:
     if not pc.any(infinite, min_count=0).as_py():
         return values
     return pc.if_else(infinite, pa.scalar(None, values.type), values)
-
-
-_DELTA_TYPE: dict[pa.DataType, DeltaType] = {
-    arrow_type(each): each
-    for each in (
-        BooleanType(),
-        ByteType(),
-        ShortType(),
-        IntegerType(),
-        LongType(),
-        FloatType(),
-        DoubleType(),
-        StringType(),
-        DateType(),
-        TimestampType(),
-        TimestampNtzType(),
-    )
-}
-
-
-def _delta_type(target: pa.DataType) -> DeltaType:
-    if pa.types.is_decimal(target):
-        return DecimalType(precision=target.precision, scale=target.scale)
-    return _DELTA_TYPE[target]
 
 
 def _child(stats: pa.Array, name: str) -> pa.Array:

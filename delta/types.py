@@ -238,6 +238,13 @@ def arrow_type(delta_type: DeltaType) -> pa.DataType:
             return _ARROW[type(delta_type)]
 
 
+def primitive_type_of(arrow: pa.DataType) -> PrimitiveType | None:
+    """The primitive type whose values are of an Arrow type; None where there is none or several mean different things."""
+    if pa.types.is_decimal128(arrow):
+        return DecimalType(precision=arrow.precision, scale=arrow.scale)
+    return _PRIMITIVE.get(arrow)
+
+
 def arrow_field(struct_field: StructField) -> pa.Field:
     """The Arrow field of a column, under its logical name."""
     return pa.field(struct_field.name, arrow_type(struct_field.type), struct_field.nullable)
@@ -284,6 +291,9 @@ _NAME_OF: Mapping[type, str] = {
     ArrayType: "array",
     MapType: "map",
     StructType: "struct",
+}
+_PRIMITIVE: Mapping[pa.DataType, PrimitiveType] = {
+    _ARROW[type(value)]: value for value in _SIMPLE.values() if not isinstance(value, (VariantType, VoidType))
 }
 # Spark's own spelling of void before it got a name, and of a decimal without parameters.
 _ALIASES: Mapping[str, PrimitiveType] = {

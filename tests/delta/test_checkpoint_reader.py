@@ -186,6 +186,20 @@ def test_other_spellings_of_text_columns_are_read(log: Log) -> None:
     assert set(live(log)) == {"a%20b", "c"}
 
 
+def test_partition_values_may_be_there_as_a_struct_alone(log: Log) -> None:
+    path = log.checkpoint(0, *small(log), *files(log))
+    table = pq.read_table(path)
+    index = table.schema.get_field_index("add")
+    adds = table.column("add").combine_chunks()
+    names = [field.name for field in adds.type if field.name != "partitionValues"]
+    parsed = pa.array([{"p": f"v{number}"} for number in range(len(adds))])
+    columns = [pa.compute.struct_field(adds, name) for name in names]
+    slim = pa.StructArray.from_arrays([*columns, parsed], names=[*names, "partitionValues_parsed"], mask=adds.is_null())
+    pq.write_table(table.set_column(index, "add", slim), path)
+    values = {row["partition_values"]["p"] for row in live(log).values()}
+    assert values == {"v4", "v5"}
+
+
 def test_int96_bounds_of_distant_years_are_read(log: Log) -> None:
     schema = json.loads(log.SCHEMA)
     schema["fields"].append({"name": "ts", "type": "timestamp", "nullable": True, "metadata": {}})

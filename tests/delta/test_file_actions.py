@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from datetime import date
+
 import pyarrow as pa
 import pytest
 from hypothesis import given
@@ -34,6 +36,19 @@ def test_partition_values_are_taken_from_maps_row_by_row(
     assert rows.column("partition_values").to_pylist() == wanted
 
 
+def test_parsed_partition_values_stand_in_for_texts_that_were_left_out() -> None:
+    parsed = pa.array([{"d": date(2024, 1, 2), "n": 5}, {"d": None, "n": -1}, None])
+    rows = add_rows(adds(partitionValues_parsed=parsed), ["n", "d", "x"])
+    assert rows.column("partition_values").to_pylist() == [
+        {"n": "5", "d": "2024-01-02", "x": None},
+        {"n": "-1", "d": None, "x": None},
+        {"n": None, "d": None, "x": None},
+    ]
+    texts = pa.array([[("n", "7")]] * 3, TEXTS)
+    rows = add_rows(adds(partitionValues_parsed=parsed, partitionValues=texts), ["n"])
+    assert rows.column("partition_values").to_pylist() == [{"n": "7"}] * 3
+
+
 @pytest.mark.parametrize("rows", [0, 3])
 def test_a_table_without_partition_columns_has_empty_partition_values(rows: int) -> None:
     values = add_rows(adds(size=pa.array(range(rows), pa.int64())), []).column("partition_values")
@@ -62,6 +77,8 @@ def test_what_a_reader_did_not_find_is_null() -> None:
         ({"deletionVector": pa.array(["x"])}, "deletionVector is of type string"),
         ({"deletionVector": pa.array([{"storageType": "u"}])}, "deletionVector.pathOrInlineDv is missing"),
         ({"partitionValues": pa.array(["x"])}, "partitionValues is of type string"),
+        ({"partitionValues_parsed": pa.array(["x"])}, "partitionValues_parsed is of type string"),
+        ({"partitionValues_parsed": pa.array([{"p": [1]}])}, "partitionValues_parsed.p is of type list"),
     ],
 )
 def test_a_column_of_another_kind_is_named(columns: dict[str, pa.Array], message: str) -> None:
