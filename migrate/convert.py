@@ -12,6 +12,7 @@ from deltaberg.errors import CommitStateUnknown, Unsupported, UsageError
 from deltaberg.migrate.delta_target import DeltaDesign
 from deltaberg.migrate.delta_writer import HIDDEN_FOLDER, DeltaWriter, WrittenDelta
 from deltaberg.migrate.held_position import HeldPosition, held_position
+from deltaberg.migrate.iceberg_replay import IcebergReplay
 from deltaberg.migrate.iceberg_target import IcebergDesign
 from deltaberg.migrate.iceberg_writer import IcebergWriter, WrittenIceberg
 from deltaberg.migrate.locations import join, real_location
@@ -178,7 +179,7 @@ class _Job:
                 clock_ms=self.clock_ms,
             ).write()
         assert isinstance(self.source, DeltaSource)
-        return IcebergWriter(
+        writer = IcebergWriter(
             source=self.source,
             design=design,
             root=self.root,
@@ -187,7 +188,8 @@ class _Job:
             options_text=self._options_text(),
             partition_timezone=self.options.partition_timezone,
             clock_ms=self.clock_ms,
-        ).write()
+        )
+        return writer.write() if design.eras is None else IcebergReplay(writer).write()
 
     def _plan_location(self, position: Position) -> str:
         return join(self.root, HIDDEN_FOLDER, f"plan-{0 if position.version is None else position.version}.json")

@@ -29,6 +29,14 @@ _POSITION_SCHEMA: Final = parquet_schema(
 )
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeletePlace:
+    """Where the deletes of a data file stand: a Puffin file and the vector's offset in it, or a position delete file."""
+
+    location: str
+    offset: int | None
+
+
 @dataclass(slots=True, kw_only=True)
 class _Pending:
     """Vectors of one Puffin file: which data files they belong to and where they stand."""
@@ -53,9 +61,10 @@ class PuffinVectors:
         self._writer: PuffinWriter | None = None
         self._pending = _Pending()
         self._entries: list[pa.RecordBatch] = []
+        self.places: dict[str, DeletePlace] = {}
 
     def add(self, data_file: str, partition: pa.StructArray, vector: Vector) -> None:
-        """One data file's vector; partition: its tuple, an array of one."""
+        """One data file's vector; partition: its tuple, an array of one. ``places`` tells where it stands then."""
         if self._writer is None:
             self._writer = PuffinWriter(self._storage, join(self._folder, f"{self._new_id()}-deletes.puffin"))
             self._writer.__enter__()
@@ -68,6 +77,7 @@ class PuffinVectors:
         pending.offsets.append(blob.offset)
         pending.lengths.append(blob.length)
         pending.cardinalities.append(vector.cardinality)
+        self.places[data_file] = DeletePlace(location=self._writer.location, offset=blob.offset)
         if self._writer.length >= _ROLL_BYTES or len(pending.offsets) >= _ROLL_VECTORS:
             self._finish()
 
@@ -113,6 +123,7 @@ class PositionDeleteFiles:
     ) -> None:
         self._storage, self._folder, self._spec_id, self._new_id = storage, folder, spec_id, new_id
         self._entries: list[pa.RecordBatch] = []
+        self.places: dict[str, DeletePlace] = {}
 
     def add(self, data_file: str, partition: pa.StructArray, vector: Vector) -> None:
         """One data file's deleted positions; partition: its tuple, an array of one."""
@@ -122,6 +133,7 @@ class PositionDeleteFiles:
         with ParquetFileWriter(self._storage, lambda _: location, _POSITION_SCHEMA) as writer:
             writer.write(pa.RecordBatch.from_arrays([paths, positions], schema=_POSITION_SCHEMA))
             written = writer.finish()
+        self.places[data_file] = DeletePlace(location=location, offset=None)
         self._entries.append(
             position_delete_entries(
                 data_files=pa.array([data_file], pa.string()),

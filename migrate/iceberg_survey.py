@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -95,11 +95,13 @@ class IcebergSurveyor:
         options: ConvertOptions,
         *,
         schema: StructType,
-        ids: dict[Path, int],
+        ids: Mapping[Path, int],
         lineage: DeltaLineage,
         format_version: int,
+        result: IcebergSurvey,
     ) -> None:
-        """schema: with mapping metadata only where it counts. format_version: the highest that the target may get."""
+        """schema: with mapping metadata only where it counts. format_version: the highest that the target may get.
+        result: what is added to."""
         self.source = source
         self.reader = reader
         self.options = options
@@ -110,26 +112,27 @@ class IcebergSurveyor:
         self.partition_columns = source.snapshot.metadata.partition_columns
         self.partition_names = frozenset(physical_name(schema.field(name)) for name in self.partition_columns)
         self.temporal = tuple(_temporal_leaves(schema, (), "", in_collection=False))
-        self.result = IcebergSurvey()
+        self.result = result
         self._held_of: dict[int, dict[Path, FileField]] = {}
         self._obstacles_of: dict[int, tuple[Obstacle, ...]] = {}
 
     def survey(self) -> IcebergSurvey:
-        """One pass. Raises CorruptLog for partition values that do not parse, and what reading footers raises."""
+        """Every file of the version. Raises like ``look_at``, and what reading footers raises."""
         for batch in self.reader.batches():
-            self._add_up(batch)
-            self._look_at_partition_texts(batch)
-            rewritten = np.zeros(len(batch.facts), dtype=bool)
-            for index in np.unique(batch.facts):
-                self._look_at_group(int(index), batch.facts == index, batch, rewritten)
-            if rewritten.any():
-                self.result.rewritten.update(batch.locations.filter(pa.array(rewritten)).to_pylist())
-                self.result.totals.rewritten_rows += batch.rows_of(rewritten)
-                self.result.totals.rewritten_bytes += int(batch.adds.column("size").to_numpy()[rewritten].sum())
-        if self.reader.counted_by_footer:
-            count = self.reader.counted_by_footer
-            self.result.findings.append(Finding(code=codes.STATISTICS_FROM_FOOTERS, what="row counts", files=count))
+            self.look_at(batch)
         return self.result
+
+    def look_at(self, batch: DeltaFiles) -> None:
+        """Some files. Raises CorruptLog for partition values that do not parse."""
+        self._add_up(batch)
+        self._look_at_partition_texts(batch)
+        rewritten = np.zeros(len(batch.facts), dtype=bool)
+        for index in np.unique(batch.facts):
+            self._look_at_group(int(index), batch.facts == index, batch, rewritten)
+        if rewritten.any():
+            self.result.rewritten.update(batch.locations.filter(pa.array(rewritten)).to_pylist())
+            self.result.totals.rewritten_rows += batch.rows_of(rewritten)
+            self.result.totals.rewritten_bytes += int(batch.adds.column("size").to_numpy()[rewritten].sum())
 
     def _add_up(self, batch: DeltaFiles) -> None:
         totals, deleted = self.result.totals, batch.deleted

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Final
 
 from deltaberg.delta.types import StructType
@@ -11,6 +11,7 @@ from deltaberg.errors import UsageError
 from deltaberg.iceberg.errors import InvalidIcebergRequest
 from deltaberg.iceberg.name_mapping import NameMapping
 from deltaberg.iceberg.partition_spec import PartitionSpec
+from deltaberg.migrate.delta_eras import DeltaEras, delta_eras
 from deltaberg.migrate.delta_files import DeltaFileReader
 from deltaberg.migrate.iceberg_survey import FileTotals, IcebergSurvey, IcebergSurveyor
 from deltaberg.migrate.source import DeltaSource
@@ -41,6 +42,8 @@ class IcebergDesign:
     schema: Delta's, its mapping metadata only where it counts; ids: by its physical paths. reader: streams the files
     once more. rewritten: locations of files that are written anew. fresh_rows: of files whose rows get new ids.
     carries_lineage: row ids and commit versions of the other files are stated. last_column_id: spare ids included.
+    eras: the versions to replay, with one schema translation each; None where only the newest is converted. totals then
+    count the files of all versions.
     """
 
     schema: StructType
@@ -57,6 +60,8 @@ class IcebergDesign:
     carries_lineage: bool
     properties: Mapping[str, str]
     totals: FileTotals
+    eras: DeltaEras | None = None
+    era_translations: tuple[IcebergSchemaTranslation, ...] = ()
     findings: tuple[Finding, ...] = field(default=())
 
 
@@ -67,38 +72,33 @@ def design_iceberg(source: DeltaSource, options: ConvertOptions) -> IcebergDesig
     """
     if options.format_version is not None and options.format_version not in _VERSIONS:
         raise UsageError(f"Cannot write Iceberg format version {options.format_version}: expected 1, 2 or 3")
-    snapshot = source.snapshot
-    mapping = snapshot.column_mapping
-    schema = mapped_schema(mapping)
-    first_free = (mapping.max_column_id or 0) + 1
-    ids = assigned_ids(schema, known=declared_ids(mapping), first_free=first_free)
-    lineage = delta_lineage(snapshot.protocol, snapshot.metadata.properties, snapshot.domain_metadata)
+    eras = delta_eras(source) if options.history == "all" else None
+    schemas = _schemas(source, eras)
+    first_free = (source.snapshot.column_mapping.max_column_id or 0) + 1
+    ids = _ids(source, schemas[-1], first_free) if eras is None else eras.ids
+    lineage = _lineage(source, eras)
     reader = DeltaFileReader(source, deep=options.deep)
-    wanted, why = _version_by_schema(schema, lineage, options)
-    surveyor = IcebergSurveyor(
-        source,
-        reader,
-        options,
-        schema=schema,
-        ids=ids,
-        lineage=lineage,
-        format_version=wanted if options.format_version is not None else _NEWEST,
-    )
-    survey = surveyor.survey()
+    wanted, why = _version_by_schema(schemas, lineage, options)
+    survey = _surveyed(source, eras, reader, options, schemas, ids, lineage, wanted)
     findings = survey.all_findings()
+    if reader.counted_by_footer:
+        findings.append(Finding(code=codes.STATISTICS_FROM_FOOTERS, what="row counts", files=reader.counted_by_footer))
+    if eras is not None and eras.cut is not None:
+        findings.append(Finding(code=codes.HISTORY_TRUNCATED, what=f"version {eras.first}", detail=eras.cut))
     version = _version(wanted, why, survey, options, findings)
-    translation = _translated(schema, ids, version)
-    findings.extend(translation.findings)
-    partition_columns = snapshot.metadata.partition_columns
-    name_mapping = _name_mapping(schema, ids, partition_columns, translation, survey, first_free)
+    translations = tuple(_translated(schema, ids, version) for schema in schemas)
+    findings.extend(finding for translation in translations for finding in dict.fromkeys(translation.findings))
+    partition_columns = source.snapshot.metadata.partition_columns
+    merged = schemas[-1] if eras is None else eras.merged
+    name_mapping = _name_mapping(merged, ids, schemas[-1], partition_columns, translations, survey, first_free)
     if survey.nameless:
         findings.append(Finding(code=codes.NAME_MAPPING, what="data files"))
     carries = _carries_lineage(version, lineage, survey, findings)
     return IcebergDesign(
-        schema=schema,
+        schema=schemas[-1],
         ids=ids,
-        translation=translation,
-        spec=delta_to_iceberg_spec(partition_columns, translation.schema),
+        translation=translations[-1],
+        spec=delta_to_iceberg_spec(partition_columns, translations[-1].schema),
         format_version=version,
         name_mapping=name_mapping.mapping,
         last_column_id=max(name_mapping.last_id, first_free - 1),
@@ -109,14 +109,78 @@ def design_iceberg(source: DeltaSource, options: ConvertOptions) -> IcebergDesig
         carries_lineage=carries,
         properties=_properties(source, findings),
         totals=survey.totals,
+        eras=eras,
+        era_translations=translations if eras is not None else (),
         findings=tuple(findings),
     )
 
 
-def _version_by_schema(schema: StructType, lineage: DeltaLineage, options: ConvertOptions) -> tuple[int, str]:
+def _schemas(source: DeltaSource, eras: DeltaEras | None) -> tuple[StructType, ...]:
+    """The schemas to translate, the source's own last."""
+    if eras is None:
+        return (mapped_schema(source.snapshot.column_mapping),)
+    return tuple(era.schema for era in eras.eras)
+
+
+def _ids(source: DeltaSource, schema: StructType, first_free: int) -> dict[Path, int]:
+    return assigned_ids(schema, known=declared_ids(source.snapshot.column_mapping), first_free=first_free)
+
+
+def _lineage(source: DeltaSource, eras: DeltaEras | None) -> DeltaLineage:
+    """Row ids can be stated where every replayed version has them."""
+    snapshot = source.snapshot
+    lineage = delta_lineage(snapshot.protocol, snapshot.metadata.properties, snapshot.domain_metadata)
+    for era in () if eras is None else eras.eras:
+        then = era.source.snapshot
+        if not delta_lineage(then.protocol, then.metadata.properties, then.domain_metadata).enabled:
+            return replace(lineage, enabled=False)
+    return lineage
+
+
+def _surveyed(
+    source: DeltaSource,
+    eras: DeltaEras | None,
+    reader: DeltaFileReader,
+    options: ConvertOptions,
+    schemas: tuple[StructType, ...],
+    ids: Mapping[Path, int],
+    lineage: DeltaLineage,
+    wanted: int,
+) -> IcebergSurvey:
+    """Every file of the version; with eras, those of the first version and whatever later ones add."""
+    result = IcebergSurvey()
+
+    def surveyor(at: DeltaSource, schema: StructType) -> IcebergSurveyor:
+        return IcebergSurveyor(
+            at,
+            reader,
+            options,
+            schema=schema,
+            ids=ids,
+            lineage=lineage,
+            format_version=wanted if options.format_version is not None else _NEWEST,
+            result=result,
+        )
+
+    if eras is None:
+        return surveyor(source, schemas[-1]).survey()
+    surveyors = {era.first: surveyor(era.source, era.schema) for era in eras.eras}
+    first = eras.eras[0]
+    for adds in first.source.snapshot.add_files():
+        if adds.num_rows:
+            surveyors[first.first].look_at(reader.describe(adds))
+    for actions in eras.commits():
+        if actions.adds.num_rows:
+            surveyors[eras.era_of(actions.version).first].look_at(reader.describe(actions.adds))
+    return result
+
+
+def _version_by_schema(
+    schemas: tuple[StructType, ...], lineage: DeltaLineage, options: ConvertOptions
+) -> tuple[int, str]:
     if options.format_version is not None:
         return options.format_version, ""
-    version, why = required_version(schema)
+    version, why = max(map(required_version, schemas), key=lambda each: each[0])
     if lineage.enabled and version < 3:
         return 3, "row tracking"
     return (version, why) if version > 2 else (2, "")
@@ -157,18 +221,21 @@ def _translated(schema: StructType, ids: Mapping[Path, int], version: int) -> Ic
 
 
 def _name_mapping(
-    schema: StructType,
+    merged: StructType,
     ids: Mapping[Path, int],
+    schema: StructType,
     partition_columns: tuple[str, ...],
-    translation: IcebergSchemaTranslation,
+    translations: tuple[IcebergSchemaTranslation, ...],
     survey: IcebergSurvey,
     first_free: int,
 ) -> NameMappingTranslation:
+    """merged: the columns of all versions; schema: the newest one, whose partition columns are all versions'."""
     hidden = [(physical_name(schema.field(name)),) for name in partition_columns]
+    left_out = [path for translation in translations for path in translation.left_out]
     return delta_to_name_mapping(
-        schema,
+        merged,
         ids,
-        hidden=(*hidden, *translation.left_out),
+        hidden=(*hidden, *left_out),
         files=[facts.fields or () for facts in survey.nameless.values()],
         first_spare_id=max([first_free, *(field_id + 1 for field_id in ids.values())]),
     )

@@ -10,6 +10,8 @@ from typing import Final
 from deltaberg.delta.types import StructType, TimestampNtzType, TimestampType
 from deltaberg.iceberg.create_table import create_table
 from deltaberg.iceberg.name_mapping import NAME_MAPPING_PROPERTY
+from deltaberg.iceberg.schema import Schema
+from deltaberg.iceberg.transaction import Transaction
 from deltaberg.iceberg.types import arrow_type
 from deltaberg.migrate.iceberg_deletes import PositionDeleteFiles, PuffinVectors
 from deltaberg.migrate.iceberg_entries import DeleteSink, IcebergEntries
@@ -56,17 +58,7 @@ class IcebergWriter:
     def write(self) -> WrittenIceberg:
         """Commit the first snapshot. Raises IcebergConflict where a table appeared meanwhile."""
         design, version = self.design, self.source.snapshot.version
-        transaction = create_table(
-            self.storage,
-            self.root,
-            schema=design.translation.schema,
-            spec=design.spec,
-            format_version=design.format_version,
-            properties=self.properties(),
-            uuid=str(uuid.uuid5(_NAMESPACE, f"{self.position.app_id}|{self.root}")),
-            timestamp_ms=self.clock_ms,
-            last_column_id=design.last_column_id,
-        )
+        transaction = self.begin(design.translation.schema)
         with transaction:
             builder = transaction.snapshot(
                 OVERWRITE if design.totals.vectors else APPEND,
@@ -89,6 +81,20 @@ class IcebergWriter:
             files=entries.written.files,
             rows=entries.written.rows,
             rewritten_files=entries.written.rewritten,
+        )
+
+    def begin(self, schema: Schema) -> Transaction:
+        """A new table with that schema; nothing is visible before the transaction is committed."""
+        return create_table(
+            self.storage,
+            self.root,
+            schema=schema,
+            spec=self.design.spec,
+            format_version=self.design.format_version,
+            properties=self.properties(),
+            uuid=str(uuid.uuid5(_NAMESPACE, f"{self.position.app_id}|{self.root}")),
+            timestamp_ms=self.clock_ms,
+            last_column_id=self.design.last_column_id,
         )
 
     def properties(self) -> dict[str, str]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from deltaberg.errors import Conflict
@@ -34,6 +34,10 @@ class Position:
     version: int | None
     ref: str | None = None
     schema_id: int | None = None
+
+    def at(self, version: int) -> Position:
+        """The same source at another version."""
+        return replace(self, version=version)
 
     @property
     def app_id(self) -> str:
