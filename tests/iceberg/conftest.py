@@ -63,14 +63,14 @@ class StoredTable:
         self.entries: list[tuple[int, int, dict[str, Any]]] = []
         self._names = (f"{number:05}" for number in itertools.count())
 
-    def data(self, rows: pa.Table, *, file_format: str = "parquet", ids: Mapping[str, int] | None = None, **entry: Any) -> str:
+    def data(
+        self, rows: pa.Table, *, file_format: str = "parquet", ids: Mapping[str, int] | None = None, **entry: Any
+    ) -> str:
         """A data file; by default columns have the ids of the current schema's columns of their names."""
         ids = {field.name: field.field_id for field in self.schemas[-1].fields} if ids is None else ids
         return self._file(DATA, rows, file_format, ids, entry)
 
-    def position_deletes(
-        self, pairs: Sequence[tuple[str, int]], *, file_format: str = "parquet", **entry: Any
-    ) -> str:
+    def position_deletes(self, pairs: Sequence[tuple[str, int]], *, file_format: str = "parquet", **entry: Any) -> str:
         """A position delete file of (data file, position) pairs."""
         rows = pa.table(
             {
@@ -106,9 +106,7 @@ class StoredTable:
         self.storage.put(path, b"\x01" + data)
         return self.vector_entry(path, data_file, 1, len(data), cardinality, **entry)
 
-    def vector_entry(
-        self, path: str, data_file: str, offset: int, size: int, cardinality: int, **entry: Any
-    ) -> str:
+    def vector_entry(self, path: str, data_file: str, offset: int, size: int, cardinality: int, **entry: Any) -> str:
         """The manifest entry of a deletion vector."""
         values = {
             "content": POSITION_DELETES,
@@ -186,9 +184,13 @@ class StoredTable:
             snapshots=(snapshot,),
             next_row_id=first_row_id,
         )
-        return Table(metadata=metadata, metadata_location=f"{self.location}/metadata/v1.metadata.json", storage=self.storage)
+        return Table(
+            metadata=metadata, metadata_location=f"{self.location}/metadata/v1.metadata.json", storage=self.storage
+        )
 
-    def _file(self, content: int, rows: pa.Table, file_format: str, ids: Mapping[str, int], entry: dict[str, Any]) -> str:
+    def _file(
+        self, content: int, rows: pa.Table, file_format: str, ids: Mapping[str, int], entry: dict[str, Any]
+    ) -> str:
         path = f"{self.location}/data/{next(self._names)}.{file_format}"
         place = Path(self.storage.resolve(path))
         place.parent.mkdir(parents=True, exist_ok=True)
