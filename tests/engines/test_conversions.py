@@ -42,7 +42,13 @@ PACKAGES = {
 # What a type of the source is in the target, as Spark names it.
 WIDENED = {"tinyint": "int", "smallint": "int"}
 # Engines that read other rows than the source's from a target, by (target format, table, engine), with what is wrong in them.
-WRONG: dict[tuple[str, str, str], str] = {}
+EMPTY_FOR_NULL = "gives an empty collection for a null list of structs and a null map of structs"
+VARIANT_BYTES = "gives the bytes of a variant as they are stored"
+WRONG: dict[tuple[str, str, str], str] = {
+    ("iceberg", "nested", "PyIceberg"): EMPTY_FOR_NULL,
+    ("delta", "variant", "delta-rs"): VARIANT_BYTES,
+    ("delta", "variant", "DataFusion"): VARIANT_BYTES,
+}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -106,18 +112,20 @@ class Judges:
         assert not text, f"Spark {version('pyspark')} reads {where}: {text}"
         assert shape(self.spark, target) == shape(self.spark, source)
         self._note(script, to, "Spark", "equal")
+        unexpected = []
         for engine, reader in READERS[to].items():
             known = WRONG.get((to, script.stem, engine), "")
             got = self.independent.read(reader, where)
             text = "" if isinstance(got, str) else self.difference(got, wanted)
             if isinstance(got, str):
                 self._note(script, to, engine, "stops", without_places(got.split(": ", 1)[-1]))
-            elif text:
-                assert known, f"{engine} {version(PACKAGES[engine])} reads {where}: {text}"
-                self._note(script, to, engine, "wrong", known)
             else:
-                assert not known, f"{engine} reads {where} right: take it out of WRONG"
-                self._note(script, to, engine, "equal")
+                self._note(script, to, engine, "wrong" if text else "equal", known)
+                if text and not known:
+                    unexpected.append(f"{engine} {version(PACKAGES[engine])} reads {where}: {text}")
+                if known and not text:
+                    unexpected.append(f"{engine} reads {where} right: take it out of WRONG")
+        assert not unexpected, "; ".join(unexpected)
 
     def _note(self, script: Path, to: str, engine: str, result: str, evidence: str = "") -> None:
         reading = Reading(
