@@ -9,10 +9,10 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from deltaberg.delta.file_actions import STRING_MAP
 from deltaberg.delta.json_columns import PLAIN
 from deltaberg.delta.stats_json import stats_text
 
-STRING_MAP = pa.map_(pa.string(), pa.string())
 DELETION_VECTOR = pa.struct(
     [
         ("storageType", pa.string()),

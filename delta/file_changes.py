@@ -9,9 +9,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from deltaberg.delta.add_path import path_keys
-from deltaberg.delta.checkpoint_columns import STRING_MAP
 from deltaberg.delta.errors import InvalidDeltaRequest
-from deltaberg.delta.file_actions import DELETION_VECTOR, file_keys
+from deltaberg.delta.file_actions import DELETION_VECTOR, STRING_MAP, file_keys
 from deltaberg.delta.writer_requirements import CommitShape
 
 _REQUIRED = (
