@@ -180,12 +180,13 @@ def page(readings: list[Reading], connectors: str) -> str:
         "Made from a run of the tests (`tests/engines/test_conversions.py`), which fail when this page says anything else. Each",
         "line is a table that Spark wrote, converted by deltaberg and read again; the rows must equal the source's.",
         "",
-        f"Versions: {versions}; Spark with {connectors}. DataFusion and Polars read Delta through delta-rs, Polars reads Iceberg",
-        "through PyIceberg.",
+        f"Versions: {versions}; Spark with {connectors}.",
+        "",
+        "DataFusion and Polars take the log of a Delta table from delta-rs, Polars the metadata of an Iceberg table from PyIceberg.",
         "",
         "**equal**: every row. **refused**: deltaberg refuses the conversion as long as no option chooses what to do; see",
-        "[codes.md](codes.md). **stops**: the engine says that it cannot read such a table. **wrong**: the engine reads other rows",
-        "than Spark; deltaberg warns.",
+        "[codes.md](codes.md). **stops**: the engine says that it cannot read such a table. **wrong**: the engine gives other rows",
+        "than Spark; the note says which.",
     ]
     for to, title in (("iceberg", "Delta Lake to Iceberg"), ("delta", "Iceberg to Delta Lake")):
         engines = ["Spark", *READERS[to]]
