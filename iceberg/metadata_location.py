@@ -82,13 +82,13 @@ def find_metadata(storage: Storage, folder: str) -> str:
     where it names a file of a catalog. Raises NotAnIcebergTable when there is none, CorruptMetadata when a newer file
     than those present must have existed, IcebergError when several could be current.
     """
-    metadata_folder = join_location(folder, METADATA_FOLDER)
-    names = _metadata_names(storage, metadata_folder)
-    if not names:
-        metadata_folder = folder
+    for metadata_folder in (join_location(folder, METADATA_FOLDER), folder):
+        # The hint follows the file it names: read before the listing, it cannot be ahead of it while others commit.
+        hint = read_version_hint(storage, metadata_folder)
         names = _metadata_names(storage, metadata_folder)
+        if names:
+            break
     known = [parsed for parsed in map(MetadataName.parse, names) if parsed is not None]
-    hint = read_version_hint(storage, metadata_folder) if names else None
     if hint is not None and not hint.isdecimal():
         named = [f"{hint}{suffix}" for suffix in _SUFFIXES if f"{hint}{suffix}" in names]
         if len(named) == 1:
