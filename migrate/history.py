@@ -74,7 +74,7 @@ def _iceberg_entries(source: IcebergSource) -> Iterator[HistoryEntry]:
     for name, ref in metadata.refs.items():
         refs.setdefault(ref.snapshot_id, []).append(name)
     for snapshot in sorted(
-        metadata.snapshots, key=lambda each: (each.timestamp_ms, each.sequence_number), reverse=True
+        metadata.snapshots, key=lambda each: (each.sequence_number, each.timestamp_ms), reverse=True
     ):
         yield HistoryEntry(
             version=snapshot.snapshot_id,
