@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterable, Mapping
 from datetime import datetime
-from typing import TYPE_CHECKING, Literal, TypedDict
+from typing import TYPE_CHECKING, Literal, NoReturn, TypedDict
 
 from deltaberg.errors import NotATable, error_context
 from deltaberg.migrate.convert import ConvertResult, Progress
@@ -130,13 +130,24 @@ def verify(
     source_location, target_location = _location(source), _location(target)
     with error_context(table=source_location):
         opened_source = _open(source_location, where, convert_to=to)
+    if to is not None and opened_source.format.value == to:
+        _no_table_of(TableFormat(to).other, source_location)
     other = to or opened_source.format.other.value
     same_place: Where = {"relocate": where.get("relocate"), "storage_options": where.get("storage_options")}
     with error_context(table=target_location):
         opened_target = _open(
             target_location, {**same_place, "format": other if to or source_location == target_location else None}
         )
+    if source_location == target_location and opened_source.format is opened_target.format:
+        _no_table_of(opened_source.format.other, target_location)
     return compare(opened_source, opened_target, rows=rows, bounds=bounds)
+
+
+def _no_table_of(wanted: TableFormat, location: str) -> NoReturn:
+    """A table must not be compared with itself because the other one is gone."""
+    raise NotATable(
+        f"Cannot verify {location}: it holds no {wanted.value} table (expected one of each format)", table=location
+    )
 
 
 def _location(table: TablePath) -> str:

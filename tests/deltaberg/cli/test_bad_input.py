@@ -163,6 +163,14 @@ def test_a_choice_that_is_not_carried_out_is_refused_and_not_ignored(
     assert not (iceberg_folder / "_delta_log").exists()
 
 
+def test_a_table_is_not_verified_against_itself(command: Any, delta_folder: Path, iceberg_folder: Path) -> None:
+    message = f"Cannot verify {delta_folder}: it holds no iceberg table"
+    assert_one_line(command("verify", delta_folder, delta_folder), 1, message)
+    assert_one_line(command("verify", delta_folder, delta_folder, "--to", "delta"), 1, message)
+    message = f"Cannot verify {iceberg_folder}: it holds no delta table"
+    assert_one_line(command("verify", iceberg_folder, iceberg_folder), 1, message)
+
+
 def test_a_column_that_does_not_exist(command: Any, delta_folder: Path, iceberg_folder: Path) -> None:
     assert_one_line(command("scan", delta_folder, "--columns", "id,nme"), 2, "nme")
     assert_one_line(command("scan", iceberg_folder, "--columns", "id,nme"), 2, "nme")
