@@ -9,8 +9,10 @@ from dataclasses import dataclass, fields, replace
 from typing import Any, Final
 
 from deltaberg.errors import CommitStateUnknown, Unsupported, UsageError
+from deltaberg.migrate.delta_entries import HIDDEN_FOLDER
+from deltaberg.migrate.delta_replay import DeltaReplay
 from deltaberg.migrate.delta_target import DeltaDesign
-from deltaberg.migrate.delta_writer import HIDDEN_FOLDER, DeltaWriter, WrittenDelta
+from deltaberg.migrate.delta_writer import DeltaWriter, WrittenDelta
 from deltaberg.migrate.held_position import HeldPosition, held_position
 from deltaberg.migrate.iceberg_replay import IcebergReplay
 from deltaberg.migrate.iceberg_target import IcebergDesign
@@ -119,19 +121,30 @@ class _Job:
         check_request(self.source, self.to, self.options)
         position = position_of(self.source)
         held = held_position(self.source.storage, self.root, self.to)
-        if held is not None:
+        after = None if held is None else self._interrupted(held, position)
+        if held is not None and after is None:
             return self._already_there(held, position)
         prepared = prepare(self.source, to=self.to, options=self.options)
         if prepared.plan.refused:
             raise _refusal(prepared.plan)
         storage = RecordingStorage(self.source.storage)
         try:
-            return self._write(prepared, position, storage)
+            return self._write(prepared, position, storage, after)
         except CommitStateUnknown:
             raise
         except BaseException:
             storage.discard()
             raise
+
+    def _interrupted(self, held: HeldPosition, position: Position) -> int | None:
+        """The snapshot at which a replay of this very position was killed; None where none was."""
+        if self.options.history != "all" or self.to is not TableFormat.DELTA or held.position is None:
+            return None
+        if replace(held.position, version=position.version, schema_id=position.schema_id) != position:
+            return None
+        if held.position == position or not held.untouched or held.options_text != self._options_text():
+            return None
+        return held.position.version if self.source.storage.exists(self._plan_location(position)) else None
 
     def _already_there(self, held: HeldPosition, position: Position) -> ConvertResult:
         held.require(position, options_text=self._options_text(), root=self.root)
@@ -147,11 +160,13 @@ class _Job:
             rewritten_files=0,
         )
 
-    def _write(self, prepared: PreparedPlan, position: Position, storage: RecordingStorage) -> ConvertResult:
+    def _write(
+        self, prepared: PreparedPlan, position: Position, storage: RecordingStorage, after: int | None
+    ) -> ConvertResult:
         made = replace(prepared.plan, target={**prepared.plan.target, "location": self.root})
         self.progress("write", 0, made.files)
         storage.put(self._plan_location(position), json.dumps(made.to_json(), indent=1, ensure_ascii=False).encode())
-        done = self._write_table(prepared.design, position, storage)
+        done = self._write_table(prepared.design, position, storage, after)
         self.progress("write", made.files, made.files)
         return ConvertResult(
             plan=made,
@@ -165,11 +180,11 @@ class _Job:
         )
 
     def _write_table(
-        self, design: DeltaDesign | IcebergDesign, position: Position, storage: RecordingStorage
+        self, design: DeltaDesign | IcebergDesign, position: Position, storage: RecordingStorage, after: int | None
     ) -> WrittenDelta | WrittenIceberg:
         if isinstance(design, DeltaDesign):
             assert isinstance(self.source, IcebergSource)
-            return DeltaWriter(
+            delta = DeltaWriter(
                 source=self.source,
                 design=design,
                 root=self.root,
@@ -177,7 +192,8 @@ class _Job:
                 position=position,
                 options_text=self._options_text(),
                 clock_ms=self.clock_ms,
-            ).write()
+            )
+            return delta.write() if len(design.line.snapshots) < 2 else DeltaReplay(delta).write(after=after)
         assert isinstance(self.source, DeltaSource)
         writer = IcebergWriter(
             source=self.source,

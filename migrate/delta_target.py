@@ -7,29 +7,22 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Final
 
-import numpy as np
-import numpy.typing as npt
-import pyarrow as pa
-import pyarrow.compute as pc
-
 from deltaberg.datafile import FileField
 from deltaberg.delta.column_mapping import MappingMode
 from deltaberg.delta.iceberg_compat import IcebergCompat
 from deltaberg.delta.types import DeltaType, StructType
-from deltaberg.iceberg.data_file import EQUALITY_DELETES
-from deltaberg.iceberg.delete_index import PUFFIN
-from deltaberg.iceberg.live_files import data_files, delete_files
 from deltaberg.iceberg.partition_spec import PartitionSpec
 from deltaberg.iceberg.schema import Schema
 from deltaberg.iceberg.snapshot_ref import MAIN_BRANCH
-from deltaberg.iceberg.transforms import IdentityTransform, TruncateTransform
-from deltaberg.iceberg.types import ListType, MapType, StringType
-from deltaberg.migrate.footers import FileFacts, FooterSurvey, name_pattern
+from deltaberg.iceberg.transforms import IdentityTransform
+from deltaberg.migrate.delta_survey import DeltaSurvey, survey_delta
+from deltaberg.migrate.footers import FileFacts, FooterSurvey
 from deltaberg.migrate.iceberg_compat import compat_findings
-from deltaberg.migrate.locations import real_locations
+from deltaberg.migrate.snapshot_line import SnapshotLine, snapshot_line
 from deltaberg.migrate.source import IcebergSource
 from deltaberg.translate import codes
 from deltaberg.translate.derived_columns import with_derived_columns
+from deltaberg.translate.field_ids import physical_name
 from deltaberg.translate.file_columns import (
     Obstacle,
     delta_obstacles,
@@ -43,9 +36,10 @@ from deltaberg.translate.findings import Finding, Severity
 from deltaberg.translate.lineage import iceberg_to_delta_lineage_properties
 from deltaberg.translate.options import ConvertOptions
 from deltaberg.translate.partitioning import DeltaPartitioning, iceberg_to_delta_partitioning
+from deltaberg.translate.physical_names import choose_physical_names
 from deltaberg.translate.properties import iceberg_to_delta_properties
-from deltaberg.translate.schema import DeltaSchemaTranslation, iceberg_to_delta_schema
-from deltaberg.translate.type_changes import widening_chain
+from deltaberg.translate.schema import DeltaSchemaTranslation, LeafPair, iceberg_to_delta_schema
+from deltaberg.translate.type_changes import delta_can_widen, widening_chain
 
 SORT_ORDER_KEY: Final = "deltaberg.iceberg.sort-order"
 IDENTIFIER_FIELDS_KEY: Final = "deltaberg.iceberg.identifier-fields"
@@ -56,15 +50,6 @@ _NAMES_DIFFER: Final = (
     "a column has another name in the files, and DuckDB then reads partition columns as null; --former-names trust-ids "
     "keeps them"
 )
-
-
-@dataclass(slots=True, kw_only=True)
-class _Tally:
-    """Files of equal facts and spec."""
-
-    files: int = 0
-    rows: int = 0
-    bytes: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -83,17 +68,21 @@ class FileGroup:
 class DeltaDesign:
     """Every decision about a Delta target.
 
-    survey: tells which facts a file has. rewritten: (facts, spec id) of files that are written anew.
+    schema: the columns of all snapshots in ``line``, whose leaves are ``leaves``; translation: of the newest schema;
+    translations: of each snapshot's. footers: tells which facts a file has. rewritten: (facts, spec id) of files that are written anew.
     lineage: row ids are carried. deletes: counts of delete files by kind.
     """
 
     schema: Schema
     translation: DeltaSchemaTranslation
+    leaves: tuple[LeafPair, ...]
+    line: SnapshotLine
+    translations: tuple[DeltaSchemaTranslation, ...]
     mode: MappingMode
     physical_names: Mapping[int, str]
     type_mappings: Mapping[str, str]
     partitioning: DeltaPartitioning
-    survey: FooterSurvey
+    footers: FooterSurvey
     groups: tuple[FileGroup, ...]
     rewritten: frozenset[tuple[int, int]]
     lineage: bool
@@ -107,41 +96,41 @@ class DeltaDesign:
     def delta_schema(self) -> StructType:
         return self.translation.schema
 
-
-def observe(
-    survey: FooterSurvey, source: IcebergSource, batch: pa.RecordBatch
-) -> tuple[pa.Array, npt.NDArray[np.int32]]:
-    """Where the files of a batch really are, and the facts of each."""
-    locations = real_locations(source.storage, batch.column("file_path"))
-    commits = pc.fill_null(batch.column("snapshot_id"), 0).cast(pa.string())
-    groups = pc.binary_join_element_wise(commits, name_pattern(locations), "|")
-    return locations, survey.observe(batch.column("file_path"), batch.column("file_format"), groups)
+    def partition_names(self, translation: DeltaSchemaTranslation) -> tuple[str, ...]:
+        """The partition columns under the names that one snapshot's schema gives them."""
+        names = {physical_name(field): field.name for field in translation.schema.fields}
+        own = [names[self.physical_names[column.source_id]] for column in self.partitioning.columns]
+        return (*own, *(column.name for column in self.partitioning.derived))
 
 
 def design_delta(source: IcebergSource, options: ConvertOptions) -> DeltaDesign:
     """Look at the snapshot's files and decide. Raises what reading the table raises; refusals are findings."""
-    return _Designer(source, options).design()
+    line = snapshot_line(source, whole=options.history == "all")
+    design = _Designer(source, options, line).design()
+    if design.rewritten and line.last_promotion:
+        # A file that is written anew has one type for a column, and versions on both sides of a promotion would need two.
+        reason = "files are written anew, and a type was promoted then"
+        return _Designer(source, options, line.since(line.last_promotion, reason)).design()
+    return design
 
 
 class _Designer:
-    def __init__(self, source: IcebergSource, options: ConvertOptions) -> None:
+    def __init__(self, source: IcebergSource, options: ConvertOptions, line: SnapshotLine) -> None:
+        """line: the snapshots to convert. Everything is decided for the columns that any of them has."""
         self.source = source
         self.options = options
         self.metadata = source.table.metadata
-        self.schema = source.schema
-        self.survey = FooterSurvey(source.storage, deep=options.deep)
+        self.line = line
+        self.schema = line.union
+        self.schemas = line.schemas or (source.schema,)
+        self.survey: DeltaSurvey = survey_delta(source, line, deep=options.deep)
         self.findings: list[Finding] = []
-        self.tallies: dict[tuple[int, int], _Tally] = {}
-        self.empty_strings: set[int] = set()
-        self.rows_without_id = 0
-        self.files = 0
 
     def design(self) -> DeltaDesign:
-        self._look_at_files()
-        deletes = self._look_at_deletes()
+        self._look_at_source()
         held = [
             {} if facts.fields is None else held_by_id(facts.fields, self.schema, self.metadata.name_mapping)
-            for facts in self.survey.facts
+            for facts in self.survey.footers.facts
         ]
         mapped = iceberg_to_delta_schema(
             self.schema, mode=MappingMode.ID, type_mappings=self.options.type_mappings
@@ -154,7 +143,9 @@ class _Designer:
             partitioning = self._partitioning(mapped, withheld=_NAMES_DIFFER)
             sources = frozenset()
             names = self._physical_names(held, sources, mode)
-        obstacles = {key: self._obstacles(key, held[key[0]], names, sources, mapped, mode) for key in self.tallies}
+        obstacles = {
+            key: self._obstacles(key, held[key[0]], names, sources, mapped, mode) for key in self.survey.tallies
+        }
         groups = tuple(
             FileGroup(
                 facts=key[0],
@@ -164,117 +155,69 @@ class _Designer:
                 bytes=tally.bytes,
                 obstacles=obstacles[key],
             )
-            for key, tally in self.tallies.items()
+            for key, tally in self.survey.tallies.items()
         )
         rewritten = self._judge(groups, mode)
         narrow = self._narrow_types(groups, held, rewritten, sources)
-        changes = {field_id: widening_chain(kinds, self._delta_type(field_id)) for field_id, kinds in narrow.items()}
-        translation = iceberg_to_delta_schema(
-            self.schema,
-            mode=mode,
-            physical_names=names,
-            type_changes=changes,
-            type_mappings=self.options.type_mappings,
-        )
-        translation = replace(
-            translation,
-            schema=with_derived_columns(
-                translation.schema, partitioning.derived, mode=mode, last_column_id=self.metadata.last_column_id
-            ),
-        )
+        translations = self._translations(names, narrow, partitioning, mode)
+        translation = translations[-1]
+        if self.line.cut is not None:
+            first = str(self.line.snapshots[0].snapshot_id)
+            self.findings.append(Finding(code=codes.HISTORY_TRUNCATED, what=f"snapshot {first}", detail=self.line.cut))
+        for each in translations[:-1]:
+            self.findings.extend(finding for finding in each.findings if finding not in translation.findings)
         self.findings.extend(translation.findings)
         self.findings.extend(partitioning.findings)
-        for field_id in narrow:
-            self.findings.append(
-                Finding(
-                    code=codes.TYPE_PROMOTED,
-                    what=self.schema.full_name(field_id),
-                    detail=", ".join(f"{change.from_type} to {change.to_type}" for change in changes[field_id]),
-                )
-            )
+        for field_id, kinds in narrow.items():
+            chain = widening_chain(kinds, _leaf_types(self.schema)[field_id])
+            detail = ", ".join(f"{change.from_type} to {change.to_type}" for change in chain)
+            self.findings.append(Finding(code=codes.TYPE_PROMOTED, what=self.schema.full_name(field_id), detail=detail))
         lineage, properties = self._lineage(), self._properties()
         properties |= self._compat(
-            translation.schema, mode, partitioning, with_deletes=any(deletes.values()), lineage=lineage
+            translation.schema, mode, partitioning, with_deletes=any(self.survey.deletes.values()), lineage=lineage
         )
         return DeltaDesign(
             schema=self.schema,
             translation=translation,
+            leaves=self._translated(self.schema, names, {}, mode).leaves,
+            line=self.line,
+            translations=translations,
             mode=mode,
             physical_names=names,
             type_mappings=self.options.type_mappings,
             partitioning=partitioning,
-            survey=self.survey,
+            footers=self.survey.footers,
             groups=groups,
             rewritten=rewritten,
             lineage=lineage,
             widened=bool(narrow),
             properties=properties,
             description=self.metadata.properties.get("comment"),
-            deletes=deletes,
+            deletes=dict(self.survey.deletes),
             findings=tuple(self.findings),
         )
 
-    # What the files say
-
-    def _look_at_files(self) -> None:
+    def _look_at_source(self) -> None:
         if self.source.snapshot is None:
             self.findings.append(Finding(code=codes.EMPTY_SOURCE, what="snapshots"))
-        for batch in data_files(self.source.table, self.source.snapshot):
-            _, facts = observe(self.survey, self.source, batch)
-            spec_id = batch.column("spec_id")[0].as_py()
-            self._tally(facts, spec_id, batch)
-            self._look_for_empty_strings(self.metadata.spec_by_id(spec_id), batch.column("partition"))
-            if batch.column("first_row_id").null_count:
-                self.rows_without_id += batch.column("first_row_id").null_count
-            self.files += batch.num_rows
-
-    def _tally(self, facts: npt.NDArray[np.int32], spec_id: int, batch: pa.RecordBatch) -> None:
-        rows = batch.column("record_count").to_numpy()
-        sizes = batch.column("file_size_in_bytes").to_numpy()
-        count = len(self.survey.facts)
-        files_of = np.bincount(facts, minlength=count)
-        for index in np.flatnonzero(files_of):
-            here = facts == index
-            tally = self.tallies.setdefault((int(index), spec_id), _Tally())
-            tally.files += int(files_of[index])
-            tally.rows += int(rows[here].sum())
-            tally.bytes += int(sizes[here].sum())
-
-    def _look_for_empty_strings(self, spec: PartitionSpec, partition: pa.StructArray) -> None:
-        for part in spec.fields:
-            column = self.schema.find(part.source_id)
-            if not isinstance(part.transform, (IdentityTransform, TruncateTransform)) or column is None:
-                continue
-            values = pc.struct_field(partition, part.name)
-            if isinstance(column.type, StringType) and pc.any(pc.equal(values, ""), min_count=0).as_py():
-                self.empty_strings.add(part.source_id)
-
-    def _look_at_deletes(self) -> dict[str, int]:
-        counts = {"vectors": 0, "position": 0, "equality": 0}
-        for batch in delete_files(self.source.table, self.source.snapshot):
-            vectors = pc.sum(pc.equal(batch.column("file_format"), PUFFIN)).as_py() or 0
-            equality = pc.sum(pc.equal(batch.column("content"), EQUALITY_DELETES)).as_py() or 0
-            counts["vectors"] += vectors
-            counts["equality"] += equality
-            counts["position"] += batch.num_rows - vectors - equality
         for kind, code in (
             ("vectors", codes.DELETION_VECTORS),
             ("position", codes.POSITION_DELETES),
             ("equality", codes.EQUALITY_DELETES),
         ):
-            if counts[kind]:
-                self.findings.append(Finding(code=code, what=f"{counts[kind]} delete files", files=counts[kind]))
-        return counts
+            count = self.survey.deletes[kind]
+            if count:
+                self.findings.append(Finding(code=code, what=f"{count} delete files", files=count))
 
     def _live_specs(self) -> list[PartitionSpec]:
-        ids = sorted({spec_id for _, spec_id in self.tallies}) or [self.metadata.default_spec_id]
+        ids = sorted({spec_id for _, spec_id in self.survey.tallies}) or [self.metadata.default_spec_id]
         return [self.metadata.spec_by_id(spec_id) for spec_id in ids]
 
     def _partitioning(self, mapped: frozenset[int], *, withheld: str | None) -> DeltaPartitioning:
         return iceberg_to_delta_partitioning(
             self._live_specs(),
-            self.schema,
-            empty_strings=frozenset(self.empty_strings),
+            self.line.shared,
+            empty_strings=frozenset(self.survey.empty_strings),
             unmappable=mapped,
             withheld=withheld,
             derive_beside=self._known_names() if self.options.derive_partition_columns else None,
@@ -283,17 +226,22 @@ class _Designer:
     def _known_names(self) -> set[str]:
         """Names of top-level columns in any schema and any file."""
         of_schemas = {column.name for schema in self.metadata.schemas for column in schema.fields}
-        return of_schemas | {each.name for facts in self.survey.facts for each in facts.fields or ()}
+        return of_schemas | {each.name for facts in self.survey.footers.facts for each in facts.fields or ()}
 
     def _misleads_by_names(self, names: Mapping[int, str]) -> bool:
         """DuckDB gives null for every partition column as soon as one column has another physical name."""
-        differ = any(names[column.field_id] != column.name for column in self.schema.fields)
+        columns = [column for schema in self.schemas for column in schema.fields]
+        differ = any(names[column.field_id] != column.name for column in columns)
         return differ and self.options.former_names != "trust-ids"
 
     # Column mapping
 
     def _mapping_mode(self) -> MappingMode:
-        parquet = [self.survey.facts[facts] for facts, _ in self.tallies if self.survey.facts[facts].fields is not None]
+        parquet = [
+            self.survey.footers.facts[facts]
+            for facts, _ in self.survey.tallies
+            if self.survey.footers.facts[facts].fields is not None
+        ]
         all_ids = all(facts.has_ids for facts in parquet)
         match self.options.column_mapping:
             case "auto":
@@ -310,26 +258,12 @@ class _Designer:
     ) -> dict[int, str]:
         """The name that most bytes use; the present one for partition columns and for what no file holds."""
         bytes_by_name: dict[int, dict[str, int]] = {}
-        for (facts, _), tally in self.tallies.items():
+        for (facts, _), tally in self.survey.tallies.items():
             for field_id, name in names_in_file(self.schema, held[facts]).items():
                 by_name = bytes_by_name.setdefault(field_id, {})
                 by_name[name] = by_name.get(name, 0) + tally.bytes
-        result: dict[int, str] = {}
-        taken: dict[int | None, set[str]] = {}
-        for column in self.schema.all_fields():
-            parent = self.schema.parent_id(column.field_id)
-            holder = self.schema.find(parent) if parent is not None else None
-            if holder is not None and isinstance(holder.type, (ListType, MapType)):
-                continue
-            names = bytes_by_name.get(column.field_id, {})
-            present = column.field_id in partition_sources or mode is MappingMode.NONE or not names
-            wanted = column.name if present else max(names, key=lambda name: (names[name], name == column.name))
-            siblings = taken.setdefault(parent, set())
-            if wanted.lower() in siblings:
-                wanted = f"col-{column.field_id}"
-            siblings.add(wanted.lower())
-            result[column.field_id] = wanted
-        return result
+        present = None if mode is MappingMode.NONE else partition_sources
+        return choose_physical_names(self.schema, bytes_by_name, present=present)
 
     # Which files cannot be shared
 
@@ -342,7 +276,7 @@ class _Designer:
         mapped: frozenset[int],
         mode: MappingMode,
     ) -> tuple[Obstacle, ...]:
-        facts: FileFacts = self.survey.facts[key[0]]
+        facts: FileFacts = self.survey.footers.facts[key[0]]
         if facts.fields is None:
             return (Obstacle(code=codes.DATA_FILE_FORMAT, column=facts.format),)
         found = list(
@@ -424,20 +358,59 @@ class _Designer:
             for field_id, kind in narrower_types(self.schema, held[group.facts]).items():
                 if field_id not in partition_sources:
                     result.setdefault(field_id, set()).add(kind)
+        newest = _leaf_types(self.schema)
+        for schema in self.schemas[:-1]:
+            for field_id, kind in _leaf_types(schema).items():
+                if field_id in newest and kind != newest[field_id] and delta_can_widen(kind, newest[field_id]):
+                    result.setdefault(field_id, set()).add(kind)
         return result
 
-    def _delta_type(self, field_id: int) -> DeltaType:
-        leaves = iceberg_to_delta_schema(self.schema, mode=MappingMode.NONE).leaves
-        return next(leaf.delta for leaf in leaves if leaf.field_id == field_id)
+    def _translations(
+        self,
+        names: Mapping[int, str],
+        narrow: Mapping[int, set[DeltaType]],
+        partitioning: DeltaPartitioning,
+        mode: MappingMode,
+    ) -> tuple[DeltaSchemaTranslation, ...]:
+        """The schema of every snapshot; of an empty table, its own."""
+        made: dict[int, DeltaSchemaTranslation] = {}
+        for schema in self.schemas:
+            if schema.schema_id not in made:
+                translated = self._translated(schema, names, narrow, mode)
+                derived = with_derived_columns(
+                    translated.schema,
+                    [column.under_names_of(schema) for column in partitioning.derived],
+                    mode=mode,
+                    last_column_id=self.metadata.last_column_id,
+                )
+                made[schema.schema_id] = replace(translated, schema=derived)
+        return tuple(made[schema.schema_id] for schema in self.schemas)
+
+    def _translated(
+        self,
+        schema: Schema,
+        names: Mapping[int, str],
+        narrow: Mapping[int, set[DeltaType]],
+        mode: MappingMode,
+    ) -> DeltaSchemaTranslation:
+        changes = {}
+        for field_id, kinds in narrow.items():
+            if schema.find(field_id) is not None:
+                wide = _leaf_types(schema)[field_id]
+                narrower = [kind for kind in kinds if kind != wide and delta_can_widen(kind, wide)]
+                changes[field_id] = widening_chain(narrower, wide) if narrower else ()
+        return iceberg_to_delta_schema(
+            schema, mode=mode, physical_names=names, type_changes=changes, type_mappings=self.options.type_mappings
+        )
 
     def _lineage(self) -> bool:
         if self.metadata.format_version < 3 or self.source.snapshot is None:
             return False
-        if self.rows_without_id:
-            detail = f"{self.rows_without_id} files have no row ids yet"
+        if self.survey.without_row_id:
+            detail = f"{self.survey.without_row_id} files have no row ids yet"
             self.findings.append(Finding(code=codes.LINEAGE_NOT_CARRIED, what="row lineage", detail=detail))
             return False
-        self.findings.append(Finding(code=codes.LINEAGE, what="row lineage", files=self.files))
+        self.findings.append(Finding(code=codes.LINEAGE, what="row lineage", files=self.survey.files))
         return True
 
     def _compat(
@@ -469,8 +442,8 @@ class _Designer:
         if not order.is_unsorted:
             result[SORT_ORDER_KEY] = json.dumps(order.to_json(), separators=(",", ":"))
             self.findings.append(Finding(code=codes.SORT_ORDER, what="sort order"))
-        if self.schema.identifier_field_ids:
-            names = [self.schema.full_name(field_id) for field_id in self.schema.identifier_field_ids]
+        if self.source.schema.identifier_field_ids:
+            names = [self.schema.full_name(field_id) for field_id in self.source.schema.identifier_field_ids]
             result[IDENTIFIER_FIELDS_KEY] = json.dumps(names, ensure_ascii=False)
             self.findings.append(Finding(code=codes.IDENTIFIER_FIELDS, what=", ".join(names)))
         others = {name: ref for name, ref in self.metadata.refs.items() if name != MAIN_BRANCH}
@@ -478,3 +451,8 @@ class _Designer:
             result[REFS_KEY] = json.dumps({name: ref.to_json() for name, ref in others.items()}, ensure_ascii=False)
             self.findings.append(Finding(code=codes.REFS, what=", ".join(sorted(others))))
         return result
+
+
+def _leaf_types(schema: Schema) -> dict[int, DeltaType]:
+    """What the leaves are in Delta, by field id; those that Delta lacks left out."""
+    return {leaf.field_id: leaf.delta for leaf in iceberg_to_delta_schema(schema, mode=MappingMode.NONE).leaves}

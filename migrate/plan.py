@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
-from deltaberg.errors import Unsupported, UsageError
+from deltaberg.errors import UsageError
 from deltaberg.migrate.delta_target import DeltaDesign, design_delta
 from deltaberg.migrate.iceberg_target import IcebergDesign, design_iceberg
 from deltaberg.migrate.position import position_of
@@ -118,15 +118,9 @@ def prepare(source: Source, *, to: TableFormat | str, options: ConvertOptions | 
 
 
 def check_request(source: Source, to: TableFormat, options: ConvertOptions) -> None:
-    """Raise UsageError for a request that makes no sense, whatever the table holds, and
-    Unsupported for a choice that is not carried out."""
+    """Raise UsageError for a request that makes no sense, whatever the table holds."""
     if to is source.format:
         raise UsageError(f"Cannot convert {source.location} to {to.value}: it is a table of that format already")
-    if options.history != "latest" and to is TableFormat.DELTA:
-        raise Unsupported(
-            "Cannot convert with --history all: this version does not carry it out; leave it out",
-            feature="--history all",
-        )
     for option, chosen, meant in (
         ("--column-mapping", options.column_mapping != "auto", TableFormat.DELTA),
         ("--derive-partition-columns", options.derive_partition_columns, TableFormat.DELTA),

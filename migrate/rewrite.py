@@ -39,13 +39,18 @@ class RewriteTarget:
     fields: tuple[ReadField, ...]
     new_id: Callable[[], uuid.UUID] = uuid.uuid4
 
-    def write(self, batches: Iterable[pa.RecordBatch]) -> WrittenFiles:
-        """One file of all batches; no file when there are no rows."""
-        location = join(self.folder, f"rewritten-{self.new_id()}.parquet")
+    def write(self, batches: Iterable[pa.RecordBatch], *, location: str | None = None) -> WrittenFiles:
+        """One file of all batches, under a new name unless one is given; no file when there are no rows."""
+        location = location or rewritten_location(self.folder, self.new_id())
         with ParquetFileWriter(self.storage, lambda _: location, parquet_schema(self.fields)) as writer:
             for batch in batches:
                 writer.write(batch)
             return writer.finish()
+
+
+def rewritten_location(folder: str, name: uuid.UUID) -> str:
+    """Where a file that was written anew goes."""
+    return join(folder, f"rewritten-{name}.parquet")
 
 
 class IcebergRewriter:
@@ -77,16 +82,21 @@ class IcebergRewriter:
         self._target = RewriteTarget(storage=storage, folder=folder, fields=(*fields, *lineage))
 
     def rewrite(
-        self, files: pa.RecordBatch, deleted: Mapping[int, PositionBitmap]
+        self,
+        files: pa.RecordBatch,
+        deleted: Mapping[int, PositionBitmap],
+        *,
+        locations: Mapping[int, str] | None = None,
     ) -> Iterator[tuple[int, WrittenFiles]]:
         """The live rows of each data file (DATA_FILE_SCHEMA) in a new one, with the row it stands in.
 
-        deleted: the deleted positions of some files, by row.
+        deleted: the deleted positions of some files, by row. locations: of the new files, by row; else new names.
         """
         no_deletes = DeleteIndex((), unpartitioned_spec_ids=frozenset()).match([files])[0]
         for task in tasks(files, no_deletes):
             deletes = FileDeletes(positions=deleted.get(task.row), equality=())
-            yield task.row, self._target.write(self._batches(task, deletes))
+            location = None if locations is None else locations[task.row]
+            yield task.row, self._target.write(self._batches(task, deletes), location=location)
 
     def _batches(self, task: DataFileTask, deletes: FileDeletes) -> Iterator[pa.RecordBatch]:
         for batch in self._scan.file_batches(task, deletes):

@@ -9,7 +9,7 @@ functions that Delta allows in generated columns occur.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 import numpy as np
@@ -179,6 +179,12 @@ class DerivedColumn:
     def values(self, tuple_values: pa.Array) -> pa.Array:
         """The column's values from those of the partition tuples."""
         return self.rule.values(tuple_values)
+
+    def under_names_of(self, schema: Schema) -> DerivedColumn:
+        """The same column where another schema calls the source column otherwise."""
+        column = schema.find(self.source_id)
+        assert column is not None
+        return replace(self, expression=_expression(self.rule, self.transform, column.name))
 
     def repeats(self, field: PartitionField) -> bool:
         return (field.source_id, field.transform) == (self.source_id, self.transform)

@@ -151,18 +151,6 @@ def test_a_choice_about_delta_targets_for_an_iceberg_target(
     assert not (delta_folder / "_iceberg").exists()
 
 
-@pytest.mark.parametrize("choice", [["--history", "all"]], ids=" ".join)
-def test_a_choice_that_is_not_carried_out_is_refused_and_not_ignored(
-    choice: list[str], command: Any, iceberg_folder: Path
-) -> None:
-    for verb in ("plan", "convert"):
-        outcome = command(verb, iceberg_folder, "--to", "delta", *choice)
-        assert_one_line(
-            outcome, 3, f"Cannot convert with {choice[0]}.*: this version does not carry it out; leave it out"
-        )
-    assert not (iceberg_folder / "_delta_log").exists()
-
-
 def test_a_table_is_not_verified_against_itself(command: Any, delta_folder: Path, iceberg_folder: Path) -> None:
     message = f"Cannot verify {delta_folder}: it holds no iceberg table"
     assert_one_line(command("verify", delta_folder, delta_folder), 1, message)

@@ -1,0 +1,120 @@
+"""What the files of Iceberg snapshots say about being read by Delta: one pass, read-only."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from deltaberg.iceberg.data_file import EQUALITY_DELETES
+from deltaberg.iceberg.delete_index import PUFFIN
+from deltaberg.iceberg.live_files import data_files, delete_files
+from deltaberg.iceberg.partition_spec import PartitionSpec
+from deltaberg.iceberg.schema import Schema
+from deltaberg.iceberg.transforms import IdentityTransform, TruncateTransform
+from deltaberg.iceberg.types import StringType
+from deltaberg.migrate.footers import FooterSurvey, name_pattern
+from deltaberg.migrate.locations import real_locations
+from deltaberg.migrate.snapshot_line import SnapshotLine
+from deltaberg.migrate.source import IcebergSource
+
+
+@dataclass(slots=True, kw_only=True)
+class FileTally:
+    """Files of equal facts and spec."""
+
+    files: int = 0
+    rows: int = 0
+    bytes: int = 0
+
+
+@dataclass(slots=True, kw_only=True)
+class DeltaSurvey:
+    """Sums over the files of a line's snapshots, every file counted once.
+
+    footers: tells which facts a file has. tallies: by facts and spec id. empty_strings: source ids of partition
+    fields with the empty string as value. deletes: counts of delete files by kind; where the line has several
+    snapshots, of all of them.
+    """
+
+    footers: FooterSurvey
+    tallies: dict[tuple[int, int], FileTally] = field(default_factory=dict)
+    empty_strings: set[int] = field(default_factory=set)
+    without_row_id: int = 0
+    deletes: dict[str, int] = field(default_factory=lambda: {"vectors": 0, "position": 0, "equality": 0})
+
+    @property
+    def files(self) -> int:
+        return sum(tally.files for tally in self.tallies.values())
+
+
+def survey_delta(source: IcebergSource, line: SnapshotLine, *, deep: bool) -> DeltaSurvey:
+    """Look at the files of every snapshot of the line. Raises what reading the table raises."""
+    found = DeltaSurvey(footers=FooterSurvey(source.storage, deep=deep))
+    seen: set[str] = set()
+    for snapshot in line.snapshots:
+        for batch in data_files(source.table, snapshot):
+            new = batch if len(line.snapshots) == 1 else _unseen(batch, seen)
+            if new.num_rows:
+                _look_at_files(found, source, line.union, new)
+        for batch in delete_files(source.table, snapshot):
+            _count_deletes(found, batch)
+    return found
+
+
+def observe(
+    footers: FooterSurvey, source: IcebergSource, batch: pa.RecordBatch
+) -> tuple[pa.Array, npt.NDArray[np.int32]]:
+    """Where the files of a batch really are, and the facts of each."""
+    locations = real_locations(source.storage, batch.column("file_path"))
+    commits = pc.fill_null(batch.column("snapshot_id"), 0).cast(pa.string())
+    groups = pc.binary_join_element_wise(commits, name_pattern(locations), "|")
+    return locations, footers.observe(batch.column("file_path"), batch.column("file_format"), groups)
+
+
+def _unseen(batch: pa.RecordBatch, seen: set[str]) -> pa.RecordBatch:
+    paths = batch.column("file_path").to_pylist()
+    rows = [row for row, path in enumerate(paths) if path not in seen]
+    seen.update(paths)
+    return batch.take(pa.array(rows, pa.int64()))
+
+
+def _look_at_files(found: DeltaSurvey, source: IcebergSource, schema: Schema, batch: pa.RecordBatch) -> None:
+    _, facts = observe(found.footers, source, batch)
+    spec = source.table.metadata.spec_by_id(batch.column("spec_id")[0].as_py())
+    _tally(found, facts, spec.spec_id, batch)
+    _look_for_empty_strings(found, schema, spec, batch.column("partition"))
+    found.without_row_id += batch.column("first_row_id").null_count
+
+
+def _tally(found: DeltaSurvey, facts: npt.NDArray[np.int32], spec_id: int, batch: pa.RecordBatch) -> None:
+    rows = batch.column("record_count").to_numpy()
+    sizes = batch.column("file_size_in_bytes").to_numpy()
+    files_of = np.bincount(facts, minlength=len(found.footers.facts))
+    for index in np.flatnonzero(files_of):
+        here = facts == index
+        tally = found.tallies.setdefault((int(index), spec_id), FileTally())
+        tally.files += int(files_of[index])
+        tally.rows += int(rows[here].sum())
+        tally.bytes += int(sizes[here].sum())
+
+
+def _look_for_empty_strings(found: DeltaSurvey, schema: Schema, spec: PartitionSpec, partition: pa.StructArray) -> None:
+    for part in spec.fields:
+        column = schema.find(part.source_id)
+        if not isinstance(part.transform, (IdentityTransform, TruncateTransform)) or column is None:
+            continue
+        values = pc.struct_field(partition, part.name)
+        if isinstance(column.type, StringType) and pc.any(pc.equal(values, ""), min_count=0).as_py():
+            found.empty_strings.add(part.source_id)
+
+
+def _count_deletes(found: DeltaSurvey, batch: pa.RecordBatch) -> None:
+    vectors = pc.sum(pc.equal(batch.column("file_format"), PUFFIN)).as_py() or 0
+    equality = pc.sum(pc.equal(batch.column("content"), EQUALITY_DELETES)).as_py() or 0
+    found.deletes["vectors"] += vectors
+    found.deletes["equality"] += equality
+    found.deletes["position"] += batch.num_rows - vectors - equality

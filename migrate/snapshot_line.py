@@ -1,0 +1,154 @@
+"""The snapshots of an Iceberg table that can be replayed into versions of a Delta table, and the schemas they have.
+
+The line goes from a snapshot back through its parents. It ends where a parent has expired, and where the schema changed
+in a way that one set of files cannot follow.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from deltaberg.iceberg.schema import Schema
+from deltaberg.iceberg.snapshot import Snapshot
+from deltaberg.iceberg.types import ListType, MapType, NestedField, StructType, Type
+from deltaberg.migrate.source import IcebergSource
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SnapshotLine:
+    """snapshots: oldest first, with the schema of each. union: the newest schema and what older ones had beside.
+
+    promotes: whether a type was promoted on the way. cut: why older snapshots are left out.
+    """
+
+    snapshots: tuple[Snapshot, ...]
+    schemas: tuple[Schema, ...]
+    union: Schema
+    promotes: bool
+    cut: str | None
+
+    def since(self, first: int, cut: str) -> SnapshotLine:
+        """The line without its ``first`` oldest snapshots."""
+        return _line(self.snapshots[first:], self.schemas[first:], cut)
+
+    @property
+    def shared(self) -> Schema:
+        """The columns of ``union`` that every schema has."""
+        return replace(
+            self.union,
+            fields=tuple(
+                column
+                for column in self.union.fields
+                if all(schema.find(column.field_id) is not None for schema in self.schemas)
+            ),
+            identifier_field_ids=(),
+        )
+
+    @property
+    def last_promotion(self) -> int:
+        """The place of the first snapshot from which on no type changes; 0 where none does."""
+        for place in range(len(self.schemas) - 1, 0, -1):
+            if _changes_types(self.schemas[place - 1], self.schemas[place]):
+                return place
+        return 0
+
+
+def snapshot_line(source: IcebergSource, *, whole: bool) -> SnapshotLine:
+    """The line of the source's snapshot; ``whole`` False: that snapshot alone. Raises CorruptMetadata for a circle."""
+    metadata, snapshot = source.table.metadata, source.snapshot
+    if snapshot is None:
+        return SnapshotLine(snapshots=(), schemas=(), union=source.schema, promotes=False, cut=None)
+    if not whole:
+        return _line((snapshot,), (source.schema,), None)
+    found = tuple(reversed(list(metadata.ancestors(snapshot.snapshot_id))))
+    schemas = (*tuple(metadata.schema_for(each) for each in found[:-1]), source.schema)
+    oldest = found[0]
+    cut = None
+    if oldest.parent_snapshot_id is not None:
+        cut = f"snapshot {oldest.parent_snapshot_id} has expired"
+    first = _first_that_follows(schemas)
+    if first:
+        cut = f"snapshot {found[first].snapshot_id} drops a column with a default, or changes a column's kind"
+    return _line(found[first:], schemas[first:], cut)
+
+
+def _line(snapshots: Sequence[Snapshot], schemas: Sequence[Schema], cut: str | None) -> SnapshotLine:
+    return SnapshotLine(
+        snapshots=tuple(snapshots),
+        schemas=tuple(schemas),
+        union=_union(schemas),
+        promotes=any(_changes_types(before, after) for before, after in itertools.pairwise(schemas)),
+        cut=cut,
+    )
+
+
+def _first_that_follows(schemas: Sequence[Schema]) -> int:
+    """The place from which on every schema can be told by the union of all."""
+    for place in range(len(schemas) - 1, 0, -1):
+        before, newest = schemas[place - 1], schemas[-1]
+        for column in before.all_fields():
+            present = newest.find(column.field_id)
+            if present is None and column.initial_default is not None:
+                return place
+            if present is not None and _kind(present.type) != _kind(column.type):
+                return place
+    return 0
+
+
+def _kind(kind: Type) -> str:
+    return type(kind).__name__ if isinstance(kind, (StructType, ListType, MapType)) else "leaf"
+
+
+def _changes_types(before: Schema, after: Schema) -> bool:
+    pairs = ((each.type, after.find(each.field_id)) for each in before.leaves())
+    return any(present is not None and present.type != kind for kind, present in pairs)
+
+
+def _union(schemas: Sequence[Schema]) -> Schema:
+    newest = schemas[-1]
+    if len(schemas) == 1:
+        return newest
+    older = [schema.fields for schema in reversed(schemas[:-1])]
+    return Schema(schema_id=newest.schema_id, fields=_united(newest.fields, older))
+
+
+def _united(fields: tuple[NestedField, ...], older: Sequence[tuple[NestedField, ...]]) -> tuple[NestedField, ...]:
+    """Fields, and behind them those of older structs that are gone, under names that nobody else has."""
+    by_id = {each.field_id: each for each in fields}
+    gone: dict[int, NestedField] = {}
+    for former in older:
+        for each in former:
+            if each.field_id not in by_id:
+                gone.setdefault(each.field_id, each)
+    result = [
+        replace(each, type=_united_type(each.type, _same(older, each.field_id))) for each in (*fields, *gone.values())
+    ]
+    names = {each.name for each in fields}
+    for place in range(len(fields), len(result)):
+        each = result[place]
+        name = each.name if each.name not in names else f"{each.name} (field {each.field_id})"
+        names.add(name)
+        result[place] = replace(each, name=name, required=False, write_default=None)
+    return tuple(result)
+
+
+def _same(older: Sequence[tuple[NestedField, ...]], field_id: int) -> list[Type]:
+    return [each.type for former in older for each in former if each.field_id == field_id]
+
+
+def _united_type(kind: Type, older: Sequence[Type]) -> Type:
+    match kind:
+        case StructType(fields=fields):
+            return replace(
+                kind, fields=_united(fields, [each.fields for each in older if isinstance(each, StructType)])
+            )
+        case ListType(element=element):
+            below = [each.element.type for each in older if isinstance(each, ListType)]
+            return replace(kind, element=replace(element, type=_united_type(element.type, below)))
+        case MapType(value=value):
+            below = [each.value.type for each in older if isinstance(each, MapType)]
+            return replace(kind, value=replace(value, type=_united_type(value.type, below)))
+        case _:
+            return kind
