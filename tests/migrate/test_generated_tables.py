@@ -47,7 +47,7 @@ from deltaberg.translate.options import ConvertOptions
 pytest.importorskip("deltalake")
 pytest.importorskip("pyiceberg")
 
-EXAMPLES = settings(max_examples=12, suppress_health_check=list(HealthCheck))
+EXAMPLES = settings(max_examples=12, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
 UTC = dt.timezone.utc
 FIRST, LAST = dt.datetime(1, 1, 1), dt.datetime(9999, 12, 31, 23, 59, 59, 999_999)
 FLOATS = [0.0, -0.0, math.nan, math.inf, -math.inf, 1.5, -3.25]
