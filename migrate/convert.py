@@ -8,7 +8,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, fields, replace
 from typing import Any, Final
 
-from deltaberg.errors import CommitStateUnknown, Unsupported, UsageError
+from deltaberg.delta.log_path import commit_name, log_folder
+from deltaberg.errors import CommitStateUnknown, Conflict, Unsupported, UsageError
 from deltaberg.migrate.delta_entries import HIDDEN_FOLDER
 from deltaberg.migrate.delta_replay import DeltaReplay
 from deltaberg.migrate.delta_target import DeltaDesign
@@ -131,6 +132,11 @@ class _Job:
         try:
             return self._write(prepared, position, storage, after)
         except CommitStateUnknown:
+            raise
+        except Conflict:
+            # Somebody else may have built on the first versions of a replay, which then are no longer ours to delete.
+            if not storage.has_written(f"{log_folder(self.root)}/{commit_name(0)}"):
+                storage.discard()
             raise
         except BaseException:
             storage.discard()

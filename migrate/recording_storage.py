@@ -28,6 +28,10 @@ class RecordingStorage:
                 self._storage.delete(location)
         self._written.clear()
 
+    def has_written(self, location: str) -> bool:
+        """Whether a file was written and not deleted since."""
+        return location in self._written
+
     def resolve(self, location: str) -> str:
         return self._storage.resolve(location)
 
