@@ -1,0 +1,69 @@
+from __future__ import annotations
+
+from deltaberg.iceberg.schema import Schema
+from deltaberg.iceberg.types import ListType, LongType, MapType, NestedField, StringType, StructType
+from deltaberg.translate.physical_names import choose_physical_names
+
+
+def column(field_id: int, name: str, kind: object = None) -> NestedField:
+    return NestedField(field_id=field_id, name=name, required=False, type=kind or LongType())  # type: ignore[arg-type]
+
+
+def schema(*fields: NestedField) -> Schema:
+    return Schema(schema_id=0, fields=fields)
+
+
+NOBODY: frozenset[int] = frozenset()
+
+
+def test_a_column_that_no_file_holds_keeps_its_name() -> None:
+    assert choose_physical_names(schema(column(1, "a")), {}, present=NOBODY) == {1: "a"}
+
+
+def test_the_name_that_most_bytes_use_wins() -> None:
+    names = {1: {"old": 10, "older": 90}}
+    assert choose_physical_names(schema(column(1, "new")), names, present=NOBODY) == {1: "older"}
+
+
+def test_the_present_name_wins_where_as_many_bytes_use_it() -> None:
+    for order in ({"old": 5, "new": 5}, {"new": 5, "old": 5}):
+        assert choose_physical_names(schema(column(1, "new")), {1: order}, present=NOBODY) == {1: "new"}
+
+
+def test_partition_columns_keep_their_present_name() -> None:
+    found = choose_physical_names(
+        schema(column(1, "p"), column(2, "v")), {1: {"q": 9}, 2: {"w": 9}}, present=frozenset({1})
+    )
+    assert found == {1: "p", 2: "w"}
+
+
+def test_without_column_mapping_every_name_stays() -> None:
+    assert choose_physical_names(schema(column(1, "new")), {1: {"old": 9}}, present=None) == {1: "new"}
+
+
+def test_two_columns_never_share_a_name_whatever_the_case() -> None:
+    found = choose_physical_names(
+        schema(column(1, "a"), column(2, "b"), column(3, "c")),
+        {1: {"x": 9}, 2: {"X": 9}, 3: {"x": 1}},
+        present=NOBODY,
+    )
+    assert found == {1: "x", 2: "col-2", 3: "col-3"}
+
+
+def test_columns_of_different_structs_may_share_a_name() -> None:
+    inner = StructType(fields=(column(2, "a"),))
+    found = choose_physical_names(schema(column(1, "s", inner), column(3, "a")), {2: {"a": 9}}, present=NOBODY)
+    assert found == {1: "s", 2: "a", 3: "a"}
+
+
+def test_parts_of_lists_and_maps_have_no_name_of_their_own_but_structs_in_them_do() -> None:
+    element = column(2, "element", StructType(fields=(column(3, "x"),)))
+    entries = MapType(
+        key=NestedField(field_id=5, name="key", required=True, type=StringType()), value=column(6, "value")
+    )
+    found = choose_physical_names(
+        schema(column(1, "l", ListType(element=element)), column(4, "m", entries)),
+        {3: {"y": 1}, 2: {"array": 4}, 6: {"v": 4}},
+        present=NOBODY,
+    )
+    assert found == {1: "l", 3: "y", 4: "m"}
