@@ -3,14 +3,17 @@
 usage: conversion.py [--files 10000,100000] [--folder DIR] [--out RESULTS.json] [--only NAME]
 
 Every measurement is a process of its own: the clock runs around the work, imports excluded; memory is the process's peak.
+The share of translate/ is that of the time inside its functions, what they call included, by the profiler.
 Run it with ``make bench``.
 """
 
 from __future__ import annotations
 
 import argparse
+import cProfile
 import json
 import platform
+import pstats
 import resource
 import shutil
 import statistics
@@ -87,6 +90,10 @@ MEASUREMENTS: dict[str, tuple[str, Callable[[Path, Path], int]]] = {
     "deltaberg: Iceberg to Delta": ("iceberg", deltaberg_to_delta),
     "PyIceberg: read the same manifests": ("iceberg", pyiceberg_reads),
 }
+SHARES = {
+    "share of translate/: Delta to Iceberg": ("delta", "iceberg"),
+    "share of translate/: Iceberg to Delta": ("iceberg", "delta"),
+}
 _CLOCKS = (0.0, 0.0)
 
 
@@ -102,7 +109,29 @@ def newest_metadata(folder: Path) -> Path:
     return max((folder / "metadata").glob("*.metadata.json"), key=lambda path: path.name)
 
 
+def translate_share(table: Path, to: str) -> float:
+    """The part of a conversion's time that passes inside translate/, whatever it calls there included."""
+    import deltaberg
+    from deltaberg.translate import schema
+
+    layer = str(Path(schema.__file__).parent)
+    profile = cProfile.Profile()
+    with tempfile.TemporaryDirectory() as scratch:
+        began = time.perf_counter()
+        profile.runcall(deltaberg.convert, table, to=to, target=Path(scratch) / "target")
+        whole = time.perf_counter() - began
+    inside = 0.0
+    calls = pstats.Stats(profile).stats  # type: ignore[attr-defined]  {function: (..., {caller: (..., cumulative seconds)})}
+    for (file, _, _), (_, _, _, _, callers) in calls.items():
+        if file.startswith(layer):
+            inside += sum(timing[3] for caller, timing in callers.items() if not caller[0].startswith(layer))
+    return inside / whole
+
+
 def measure_one(name: str, table: Path) -> None:
+    if name in SHARES:
+        print(json.dumps({"translate_share": round(translate_share(table, SHARES[name][1]), 3)}))
+        return
     with tempfile.TemporaryDirectory() as scratch:
         files = MEASUREMENTS[name][1](table, Path(scratch))
     seconds, cpu = (round(clock, 3) for clock in _CLOCKS)
@@ -161,18 +190,17 @@ def main() -> None:
     try:
         for files in map(int, arguments.files.split(",")):
             tables = make_tables(folder, files)
-            for name, (kind, _) in MEASUREMENTS.items():
+            for name, (kind, _) in {**MEASUREMENTS, **SHARES}.items():
                 if arguments.only not in name:
                     continue
-                command = [sys.executable, __file__, "--one", name, str(tables[kind])]
-                outcome = subprocess.run(command, capture_output=True, text=True, check=False)
-                if outcome.returncode:
-                    print(
-                        f"{files:>9,}  {name:38}  failed: {(outcome.stderr.strip().splitlines() or ['?'])[-1]}",
-                        flush=True,
-                    )
+                figures = in_own_process(name, tables[kind])
+                if isinstance(figures, str):
+                    print(f"{files:>9,}  {name:38}  failed: {figures}", flush=True)
                     continue
-                figures = json.loads(outcome.stdout.splitlines()[-1])
+                if name in SHARES:
+                    measured.append({"what": name, "files": files, **figures})
+                    print(f"{files:>9,}  {name:38}{figures['translate_share']:>9.1%}", flush=True)
+                    continue
                 assert figures["files"] == files, f"{name}: {figures['files']} of {files} files"
                 rate = files / figures["seconds"]
                 measured.append({"what": name, **figures, "files_per_second": round(rate)})
@@ -186,6 +214,16 @@ def main() -> None:
     results["conversions"] = measured
     if arguments.out:
         arguments.out.write_text(json.dumps(results, indent=1) + "\n")
+
+
+def in_own_process(name: str, table: Path) -> dict[str, float] | str:
+    """The figures of one measurement, or why there are none."""
+    command = [sys.executable, __file__, "--one", name, str(table)]
+    outcome = subprocess.run(command, capture_output=True, text=True, check=False)
+    if outcome.returncode:
+        return (outcome.stderr.strip().splitlines() or ["?"])[-1]
+    figures: dict[str, float] = json.loads(outcome.stdout.splitlines()[-1])
+    return figures
 
 
 def make_tables(folder: Path, files: int) -> dict[str, Path]:

@@ -37,6 +37,10 @@ CONTENT_STATS: Final = 146
 BLOCK_SIZE_DEFAULT: Final = 64 * 1024 * 1024
 """What version 1 must write in ``block_size_in_bytes`` and nobody reads."""
 
+METRIC_MAPS: Final = frozenset(
+    ("column_sizes", "value_counts", "null_value_counts", "nan_value_counts", "lower_bounds", "upper_bounds")
+)
+
 FILE_FORMATS: Final = ("avro", "orc", "parquet", "puffin")
 
 _INT: Final = IntegerType()
@@ -130,9 +134,16 @@ def entry_type(version: int, partition: StructType) -> StructType:
     )
 
 
-def read_type(partition: StructType, content_stats: StructType | None = None) -> StructType:
-    """What to look for in an entry of any version; ``content_stats`` where the file has that field (version 4)."""
+def read_type(
+    partition: StructType, content_stats: StructType | None = None, *, with_metrics: bool = True
+) -> StructType:
+    """What to look for in an entry of any version; ``content_stats`` where the file has that field (version 4).
+
+    with_metrics: whether the maps by column are wanted too, by far the largest part of an entry.
+    """
     fields = _data_file_fields(3, partition)
+    if not with_metrics:
+        fields = tuple(each for each in fields if each.name not in METRIC_MAPS)
     if content_stats is not None:
         fields = (*fields, _optional(CONTENT_STATS, "content_stats", content_stats))
     return StructType(

@@ -29,8 +29,12 @@ _STATUS_OF_COUNT: Final = (ADDED, EXISTING, DELETED)
 _CONTENTS: Final = {"data": ManifestContent.DATA, "deletes": ManifestContent.DELETES}
 
 
-def read_manifest(storage: Storage, manifest: ManifestFile, metadata: TableMetadata) -> Iterator[pa.RecordBatch]:
+def read_manifest(
+    storage: Storage, manifest: ManifestFile, metadata: TableMetadata, *, with_metrics: bool = True
+) -> Iterator[pa.RecordBatch]:
     """All entries of a manifest, deleted ones too, as batches of ``data_file_schema`` in file order.
+
+    with_metrics: False reads less and leaves the maps by column null.
 
     Raises CorruptMetadata naming file and field, UnsupportedIcebergFeature for encrypted manifests and formats that
     no version defines, StorageError when the file is not there.
@@ -43,7 +47,7 @@ def read_manifest(storage: Storage, manifest: ManifestFile, metadata: TableMetad
         )
     spec = metadata.spec_by_id(manifest.partition_spec_id)
     with error_context(path=manifest.manifest_path):
-        source = open_manifest(storage, manifest.manifest_path, spec, metadata)
+        source = open_manifest(storage, manifest.manifest_path, spec, metadata, with_metrics=with_metrics)
         inheritance = _Inheritance(manifest, metadata, source)
         for entries in source.entries:
             yield inheritance.resolve(entries)
@@ -106,7 +110,10 @@ class _Inheritance:
             "first_row_id": self._first_row_ids(file.field("first_row_id"), status, record_count),
             "referenced_data_file": self._locations(file.field("referenced_data_file")),
         }
-        arrays = [_typed(columns[field.name], field) for field in self.schema]
+        arrays = [
+            _typed(columns[field.name], field) if field.name in columns else pa.nulls(len(entries), field.type)
+            for field in self.schema
+        ]
         return pa.RecordBatch.from_arrays(arrays, schema=self.schema)
 
     def check_counts(self) -> None:

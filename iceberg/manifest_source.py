@@ -74,13 +74,18 @@ class ManifestSource:
         return int(text)
 
 
-def open_manifest(storage: Storage, location: str, spec: PartitionSpec, metadata: TableMetadata) -> ManifestSource:
-    """Open a manifest, in the format that its first bytes tell. Raises CorruptMetadata and StorageError."""
+def open_manifest(
+    storage: Storage, location: str, spec: PartitionSpec, metadata: TableMetadata, *, with_metrics: bool = True
+) -> ManifestSource:
+    """Open a manifest, in the format that its first bytes tell. Raises CorruptMetadata and StorageError.
+
+    with_metrics: False leaves the maps by column and ``content_stats`` out of the entries.
+    """
     data = storage.get(location)
     if data[: len(MAGIC)] == MAGIC:
-        return _open_avro(data, spec, metadata)
+        return _open_avro(data, spec, metadata, with_metrics)
     if data[: len(PARQUET_MAGIC)] == PARQUET_MAGIC:
-        return _open_parquet(storage, location, spec, metadata)
+        return _open_parquet(storage, location, spec, metadata, with_metrics)
     raise CorruptMetadata(
         f"Cannot read manifest: expected an Avro or Parquet file, found one that starts with {data[:4]!r}",
         field="magic",
@@ -143,20 +148,23 @@ def readable_as(written: Type, wanted: Type) -> bool:
             return written == wanted
 
 
-def _open_parquet(storage: Storage, location: str, spec: PartitionSpec, metadata: TableMetadata) -> ManifestSource:
+def _open_parquet(
+    storage: Storage, location: str, spec: PartitionSpec, metadata: TableMetadata, with_metrics: bool
+) -> ManifestSource:
     manifest = ParquetManifest(storage, location)
     partition = partition_type(spec, metadata, manifest.partition_types())
-    stats = content_stats_type(metadata.schema) if manifest.has_content_stats else None
+    has_content_stats = manifest.has_content_stats and with_metrics
+    stats = content_stats_type(metadata.schema) if has_content_stats else None
     return ManifestSource(
         properties=manifest.properties,
         field_ids=manifest.field_ids,
         partition=partition,
-        has_content_stats=manifest.has_content_stats,
-        entries=manifest.entries(read_type(partition, stats)),
+        has_content_stats=has_content_stats,
+        entries=manifest.entries(read_type(partition, stats, with_metrics=with_metrics)),
     )
 
 
-def _open_avro(data: bytes, spec: PartitionSpec, metadata: TableMetadata) -> ManifestSource:
+def _open_avro(data: bytes, spec: PartitionSpec, metadata: TableMetadata, with_metrics: bool) -> ManifestSource:
     header = read_header(data)
     schema = parse_avro_schema(header.metadata["avro.schema"])
     if not isinstance(schema, AvroRecord):
@@ -173,7 +181,7 @@ def _open_avro(data: bytes, spec: PartitionSpec, metadata: TableMetadata) -> Man
             )
         written[each.field_id] = written_type(each.type, f"partition.{each.name}")
     partition = partition_type(spec, metadata, written)
-    has_content_stats = _by_id(data_file, CONTENT_STATS) is not None
+    has_content_stats = with_metrics and _by_id(data_file, CONTENT_STATS) is not None
     stats = content_stats_type(metadata.schema) if has_content_stats else None
     landmark = Landmark(
         field_id=FILE_PATH,
@@ -190,7 +198,9 @@ def _open_avro(data: bytes, spec: PartitionSpec, metadata: TableMetadata) -> Man
         field_ids=frozenset(each.field_id for each in schema.fields if each.field_id is not None),
         partition=partition,
         has_content_stats=has_content_stats,
-        entries=read_avro(data, read_type(partition, stats), header=header, landmark=landmark),
+        entries=read_avro(
+            data, read_type(partition, stats, with_metrics=with_metrics), header=header, landmark=landmark
+        ),
     )
 
 

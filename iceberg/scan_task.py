@@ -11,6 +11,7 @@ import pyarrow as pa
 
 from deltaberg.iceberg.delete_index import DeleteIndex, DeleteMatches
 from deltaberg.iceberg.live_files import data_files
+from deltaberg.iceberg.manifest_entry import METRIC_MAPS
 from deltaberg.iceberg.snapshot import Snapshot
 from deltaberg.iceberg.table import Table
 
@@ -60,7 +61,7 @@ def matched_data_files(
     waiting: list[pa.RecordBatch] = []
     rows = 0
     enough = min(max(_PLANNED_ROWS, index.entry_count), _HELD_ROWS if columns is None else _HELD_SLIM_ROWS)
-    for batch in data_files(table, snapshot):
+    for batch in data_files(table, snapshot, with_metrics=columns is None or not METRIC_MAPS.isdisjoint(columns)):
         waiting.append(batch if columns is None else batch.select(columns))
         rows += batch.num_rows
         if rows >= enough:

@@ -100,7 +100,7 @@ def inspect_table(source: Source) -> Inspection:
 def _inspect_iceberg(source: IcebergSource) -> Inspection:
     metadata, snapshot = source.table.metadata, source.snapshot
     files = rows = size = 0
-    for batch in data_files(source.table, snapshot):
+    for batch in data_files(source.table, snapshot, with_metrics=False):
         files += batch.num_rows
         rows += pc.sum(batch.column("record_count")).as_py()
         size += pc.sum(batch.column("file_size_in_bytes")).as_py()

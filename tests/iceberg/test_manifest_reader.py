@@ -15,7 +15,7 @@ from deltaberg.iceberg.avro_container import encode_block, encode_header
 from deltaberg.iceberg.avro_writer import AvroWriter
 from deltaberg.iceberg.errors import CorruptMetadata, UnsupportedIcebergFeature
 from deltaberg.iceberg.live_files import data_files, delete_files
-from deltaberg.iceberg.manifest_entry import entry_type, read_type
+from deltaberg.iceberg.manifest_entry import METRIC_MAPS, entry_type, read_type
 from deltaberg.iceberg.manifest_list import ManifestContent, ManifestFile
 from deltaberg.iceberg.manifest_list_writer import write_manifest_list
 from deltaberg.iceberg.manifest_reader import read_manifest
@@ -459,6 +459,25 @@ def test_typed_statistics_fill_in_for_absent_maps(tmp_path):
     assert found[0]["value_counts"] == [(1, 10)]
     assert found[1]["lower_bounds"] == [(1, b"x")]
     assert found[2]["lower_bounds"] == []
+
+
+def test_without_metrics_every_other_column_is_the_same_and_the_maps_are_null(tmp_path):
+    full = entry(lower_bounds=[(1, b"x")], value_counts=[(1, 10)], split_offsets=[4], column_sizes=[(1, 3)])
+    manifest = stored(tmp_path, full, entry(file_path="file:/t/data/b.parquet", null_value_counts=[(1, 0)]))
+    whole = next(read_manifest(open_storage(), manifest, metadata()))
+    slim = next(read_manifest(open_storage(), manifest, metadata(), with_metrics=False))
+    assert slim.schema == whole.schema
+    for name in whole.schema.names:
+        wanted = pa.nulls(2, whole.schema.field(name).type) if name in METRIC_MAPS else whole.column(name)
+        assert slim.column(name).equals(wanted), name
+
+
+def test_without_metrics_typed_statistics_are_left_out_too(tmp_path):
+    members = StructType(fields=(part(LongType(), field_id=10_201, name="lower_bound"),))
+    kind = read_type(StructType(fields=()), StructType(fields=(part(members, field_id=10_200),)))
+    manifest = stored(tmp_path, entry(content_stats={"a": {"lower_bound": 1}}), kind=kind)
+    (batch,) = read_manifest(open_storage(), manifest, metadata(), with_metrics=False)
+    assert batch.column("lower_bounds").null_count == 1
 
 
 def test_live_files_leave_out_deleted_entries_and_the_other_kind(tmp_path):
