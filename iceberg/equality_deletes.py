@@ -7,7 +7,7 @@ a sequence number greater than that of its file, so one set serves every data fi
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -146,36 +146,43 @@ class EqualityDeletes:
             field_ids = tuple(sorted(set(entry["equality_ids"])))
             with error_context(path=entry["file_path"]):
                 columns = self._delete_columns(field_ids)
-                for batch in self._read(entry, columns):
+                for batch in read_delete_keys(self._storage, self._metadata, entry, columns):
                     keys.setdefault(field_ids, []).append(batch)
                     numbers.setdefault(field_ids, []).append(np.full(len(batch), entry["sequence_number"], np.int64))
         return {field_ids: KeySet(keys[field_ids], numbers[field_ids]) for field_ids in keys}
-
-    def _read(self, entry: dict[str, Any], columns: DeleteColumns) -> Iterable[pa.BinaryArray]:
-        path = entry["file_path"]
-        with ContentFile(
-            self._storage,
-            path,
-            entry["file_format"],
-            key_metadata=entry["key_metadata"],
-            name_mapping=self._metadata.name_mapping,
-        ) as file:
-            missing = file.missing([_innermost(field) for field in columns.fields])
-            if missing:
-                raise CorruptMetadata(
-                    f"Cannot apply equality deletes of {path}: the file lacks delete column {missing[0].field_id} "
-                    f"({missing[0].name}); expected every field of equality_ids",
-                    path=path,
-                    field="equality_ids",
-                )
-            for batch in file.iter_batches([replace(field, required=False) for field in columns.fields]):
-                yield columns.keys(batch.columns[: len(columns.fields)], batch.num_rows)
 
     def _delete_columns(self, field_ids: tuple[int, ...]) -> DeleteColumns:
         known = self._columns.get(field_ids)
         if known is None:
             known = self._columns[field_ids] = delete_columns(self._metadata, field_ids)
         return known
+
+
+def read_delete_keys(
+    storage: Storage, metadata: TableMetadata, entry: Mapping[str, Any], columns: DeleteColumns
+) -> Iterator[pa.BinaryArray]:
+    """The keys in one equality delete file, batch by batch. entry: a row of ENTRY_SCHEMA.
+
+    Raises CorruptMetadata for a file without its delete columns, DataFileError.
+    """
+    path = entry["file_path"]
+    with ContentFile(
+        storage,
+        path,
+        entry["file_format"],
+        key_metadata=entry["key_metadata"],
+        name_mapping=metadata.name_mapping,
+    ) as file:
+        missing = file.missing([_innermost(field) for field in columns.fields])
+        if missing:
+            raise CorruptMetadata(
+                f"Cannot apply equality deletes of {path}: the file lacks delete column {missing[0].field_id} "
+                f"({missing[0].name}); expected every field of equality_ids",
+                path=path,
+                field="equality_ids",
+            )
+        for batch in file.iter_batches([replace(field, required=False) for field in columns.fields]):
+            yield columns.keys(batch.columns[: len(columns.fields)], batch.num_rows)
 
 
 def delete_columns(metadata: TableMetadata, field_ids: tuple[int, ...]) -> DeleteColumns:

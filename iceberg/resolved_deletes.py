@@ -6,8 +6,9 @@ everything else is merged into one bitmap per data file. Equality deletes are re
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -18,6 +19,7 @@ from deltaberg.bitmap import PositionBitmap
 from deltaberg.errors import error_context
 from deltaberg.iceberg.content_file import ContentFile
 from deltaberg.iceberg.delete_index import DeleteMatches, Scope
+from deltaberg.iceberg.equality_deletes import DeleteColumns, EqualityFilter
 from deltaberg.iceberg.read_schema import identity_constants
 from deltaberg.iceberg.row_deletes import FileDeletes, RowDeletes
 from deltaberg.iceberg.scan_task import DataFileTask, matched_data_files, tasks
@@ -50,8 +52,23 @@ class ResolvedDeletes:
     merged: Mapping[int, PositionBitmap] = field(repr=False)
 
 
-def resolve_deletes(table: Table, snapshot: Snapshot | None) -> Iterator[ResolvedDeletes]:
+class DeletedByKey(Protocol):
+    """The rows that the equality deletes of a snapshot delete, resolved by somebody else."""
+
+    def positions(self, file_path: str) -> PositionBitmap:
+        """Of a data file that has equality deletes; each is asked for once, in manifest order.
+
+        Raises DeltabergError for a data file that was not looked at: its deletes must not get lost.
+        """
+        ...
+
+
+def resolve_deletes(
+    table: Table, snapshot: Snapshot | None, *, by_key: DeletedByKey | None = None
+) -> Iterator[ResolvedDeletes]:
     """Every live data file of a snapshot (batches of DATA_FILE_SCHEMA, in manifest order) with its deleted rows.
+
+    by_key: what equality deletes delete, where that is known already; no data file is read for them then.
 
     Raises CorruptMetadata and DataFileError for deletes that contradict themselves or their data files,
     UnsupportedIcebergFeature for encrypted files, StorageError for files that are not there. A vector that is named
@@ -60,10 +77,12 @@ def resolve_deletes(table: Table, snapshot: Snapshot | None) -> Iterator[Resolve
     with error_context(table=table.location, version=None if snapshot is None else snapshot.snapshot_id):
         deletes = RowDeletes(table, snapshot)
         for batch, matches in matched_data_files(table, snapshot, deletes.index):
-            yield _resolve(table, deletes, batch, matches)
+            yield _resolve(table, deletes, batch, matches, by_key)
 
 
-def _resolve(table: Table, deletes: RowDeletes, batch: pa.RecordBatch, matches: DeleteMatches) -> ResolvedDeletes:
+def _resolve(
+    table: Table, deletes: RowDeletes, batch: pa.RecordBatch, matches: DeleteMatches, by_key: DeletedByKey | None
+) -> ResolvedDeletes:
     has_vector = matches.vector.counts > 0
     has_keys = (matches.equality.counts + matches.global_equality.counts) > 0
     has_files = (matches.file.counts + matches.partition.counts) > 0
@@ -71,27 +90,43 @@ def _resolve(table: Table, deletes: RowDeletes, batch: pa.RecordBatch, matches: 
     merged: dict[int, PositionBitmap] = {}
     for task in tasks(batch, matches, np.flatnonzero(has_keys | has_files)):
         with error_context(path=task.file_path):
-            found = deletes.of(task)
-            by_key = _deleted_by_key(table, task, found)
-            if has_vector[task.row] and not len(by_key):
+            if not has_keys[task.row]:
+                positions = PositionBitmap()
+            elif by_key is not None:
+                positions = by_key.positions(task.file_path)
+            else:
+                filters = deletes.equality_deletes.filters(matches, task.row, task.sequence_number)
+                positions = deleted_by_key(table, task, filters)
+            if has_vector[task.row] and not positions.cardinality:
                 copied[task.row] = True
                 continue
-            positions = PositionBitmap.from_positions(by_key)
-            if found.positions is not None:
-                positions = positions.union(_within(found.positions, task.record_count))
+            found = deletes.positions(task)
+            if found is not None:
+                positions = positions.union(_within(found, task.record_count))
             if positions.cardinality:
                 merged[task.row] = positions
     return ResolvedDeletes(data_files=batch, vectors=_vectors(deletes, matches, copied), merged=merged)
 
 
-def _deleted_by_key(table: Table, task: DataFileTask, deletes: FileDeletes) -> npt.NDArray[np.int64]:
-    """The positions that equality deletes reach, ascending; only the delete columns are read."""
-    if not deletes.equality:
-        return np.zeros(0, dtype=np.int64)
-    only_keys = FileDeletes(positions=None, equality=deletes.equality)
-    fields = [key for each in deletes.equality for key in each.columns.fields]
-    constants = identity_constants(table.metadata.spec_by_id(task.spec_id), task.partition)
+def deleted_by_key(table: Table, task: DataFileTask, filters: Sequence[EqualityFilter]) -> PositionBitmap:
+    """The rows of a data file that equality deletes reach; only the delete columns are read."""
+    if not filters:
+        return PositionBitmap()
+    only_keys = FileDeletes(positions=None, equality=tuple(filters))
     found = [np.zeros(0, dtype=np.int64)]
+    for places, columns in read_key_columns(table, task, [each.columns for each in filters]):
+        mask = only_keys.deleted(places, columns)
+        if mask is not None:
+            found.append(places.to_numpy()[mask])
+    return PositionBitmap.from_positions(np.concatenate(found))
+
+
+def read_key_columns(
+    table: Table, task: DataFileTask, wanted: Sequence[DeleteColumns]
+) -> Iterator[tuple[pa.Array, list[pa.Array]]]:
+    """The positions of a data file's rows and the delete columns of each of ``wanted``, one after the other."""
+    fields = [key for each in wanted for key in each.fields]
+    constants = identity_constants(table.metadata.spec_by_id(task.spec_id), task.partition)
     with ContentFile(
         table.storage,
         task.file_path,
@@ -100,11 +135,7 @@ def _deleted_by_key(table: Table, task: DataFileTask, deletes: FileDeletes) -> n
         name_mapping=table.metadata.name_mapping,
     ) as file:
         for batch in file.iter_batches(fields, constants=constants):
-            places = batch.column(batch.num_columns - 1)
-            mask = only_keys.deleted(places, batch.columns[:-1])
-            if mask is not None:
-                found.append(places.to_numpy()[mask])
-    return np.concatenate(found)
+            yield batch.column(batch.num_columns - 1), batch.columns[:-1]
 
 
 def _within(positions: PositionBitmap, record_count: int) -> PositionBitmap:

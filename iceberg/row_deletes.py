@@ -62,12 +62,14 @@ class RowDeletes:
 
     def of(self, task: DataFileTask) -> FileDeletes:
         """The deletes of one data file. Raises CorruptMetadata, DataFileError."""
-        place = self.vectors.place(task.matches, task.row)
-        if place is not None:
-            positions: PositionBitmap | None = self.vectors.read(place)
-        else:
-            positions = self.position_deletes.deleted(task.file_path, task.matches, task.row)
         return FileDeletes(
-            positions=positions,
+            positions=self.positions(task),
             equality=self.equality_deletes.filters(task.matches, task.row, task.sequence_number),
         )
+
+    def positions(self, task: DataFileTask) -> PositionBitmap | None:
+        """What is deleted from one data file by position; no equality delete is read. Raises like ``of``."""
+        place = self.vectors.place(task.matches, task.row)
+        if place is not None:
+            return self.vectors.read(place)
+        return self.position_deletes.deleted(task.file_path, task.matches, task.row)
