@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from deltaberg.translate.row_hash import column_hashes, row_hashes
+from deltaberg.translate.row_hash import USUAL_KEY, HashKey, column_hashes, row_hashes
 
 SAME = [
     ([1, None, -3], pa.int8(), pa.int64()),
@@ -77,3 +77,31 @@ def test_different_rows_hash_apart(rows: Any) -> None:
         "b": column_hashes(pa.array([each[1] for each in rows], pa.string())),
     }
     assert len(set(row_hashes(columns, len(rows)).tolist())) == len(rows)
+
+
+OTHER_KEY = HashKey(salt=0x0123456789ABCDEF, base=0xFEDCBA9876543211)
+NESTED = pa.struct([("n", pa.list_(pa.map_(pa.string(), pa.decimal128(9, 2)))), ("f", pa.float64())])
+
+
+@pytest.mark.parametrize(("values", "one", "other"), SAME, ids=str)
+def test_under_every_key_equal_values_hash_alike(values: Any, one: Any, other: Any) -> None:
+    left = column_hashes(pa.array(values, one), OTHER_KEY)
+    assert left.tolist() == column_hashes(pa.array(values, other), OTHER_KEY).tolist()
+    assert not set(left.tolist()) & set(column_hashes(pa.array(values, one)).tolist())
+
+
+@pytest.mark.parametrize("length", [1, 7, 900])
+def test_texts_that_collide_under_one_key_do_not_under_another(length: int) -> None:
+    """The hash of a text is a polynomial: with the base 1 anagrams collide, which another base tells apart."""
+    weak = HashKey(salt=USUAL_KEY.salt, base=1)
+    anagrams = pa.array(["ab" * length, "ba" * length])
+    assert len(set(column_hashes(anagrams, weak).tolist())) == 1
+    assert len(set(column_hashes(anagrams, OTHER_KEY).tolist())) == 2
+
+
+def test_a_key_reaches_every_depth() -> None:
+    values = pa.array([{"n": [[("a", Decimal("1.00"))]], "f": 1.0}], NESTED)
+    keys = [HashKey(salt=salt, base=base) for salt, base in ((1, 3), (2, 3), (1, 5))]
+    assert len({column_hashes(values, key)[0] for key in keys}) == len(keys)
+    one, other = ({"a": column_hashes(values, key)} for key in keys[:2])
+    assert row_hashes(one, 1, keys[0]) != row_hashes(other, 1, keys[1])
