@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from deltaberg.iceberg.data_file import DELETED
-from deltaberg.iceberg.manifest_list import ManifestContent, read_manifest_list
+from deltaberg.iceberg.manifest_list import ManifestContent, ManifestFile, read_manifest_list
 from deltaberg.iceberg.manifest_reader import read_manifest
 from deltaberg.iceberg.snapshot import Snapshot
 from deltaberg.iceberg.table import Table
@@ -31,19 +31,27 @@ def delete_files(table: Table, snapshot: Snapshot | None) -> Iterator[pa.RecordB
     return _live(table, snapshot, ManifestContent.DELETES, with_metrics=True)
 
 
-def _live(
-    table: Table, snapshot: Snapshot | None, content: ManifestContent, with_metrics: bool
-) -> Iterator[pa.RecordBatch]:
+def live_manifests(table: Table, snapshot: Snapshot | None, content: ManifestContent) -> Iterator[ManifestFile]:
+    """The manifests of a snapshot that may list live files, in the order of its manifest list."""
     if snapshot is None:
         return
     for manifest in read_manifest_list(table.storage, snapshot, table.metadata):
-        if manifest.content is not content:
-            continue
-        if manifest.added_files_count == 0 and manifest.existing_files_count == 0:
-            # Only deleted entries, and the list's counts are checked whenever a manifest is read.
-            continue
-        for batch in read_manifest(table.storage, manifest, table.metadata, with_metrics=with_metrics):
-            live = pc.not_equal(batch.column("status"), DELETED)
-            kept = batch.filter(live) if pc.any(pc.invert(live)).as_py() else batch
-            if kept.num_rows:
-                yield kept
+        # Counts of zero mean only deleted entries, and the list's counts are checked whenever a manifest is read.
+        if manifest.content is content and not manifest.added_files_count == manifest.existing_files_count == 0:
+            yield manifest
+
+
+def live_entries(table: Table, manifest: ManifestFile, *, with_metrics: bool = True) -> Iterator[pa.RecordBatch]:
+    """The live files of one manifest; no empty batches."""
+    for batch in read_manifest(table.storage, manifest, table.metadata, with_metrics=with_metrics):
+        live = pc.not_equal(batch.column("status"), DELETED)
+        kept = batch.filter(live) if pc.any(pc.invert(live)).as_py() else batch
+        if kept.num_rows:
+            yield kept
+
+
+def _live(
+    table: Table, snapshot: Snapshot | None, content: ManifestContent, with_metrics: bool
+) -> Iterator[pa.RecordBatch]:
+    for manifest in live_manifests(table, snapshot, content):
+        yield from live_entries(table, manifest, with_metrics=with_metrics)

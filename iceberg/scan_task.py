@@ -15,7 +15,7 @@ from deltaberg.iceberg.manifest_entry import METRIC_MAPS
 from deltaberg.iceberg.snapshot import Snapshot
 from deltaberg.iceberg.table import Table
 
-_TASK_COLUMNS = [
+TASK_COLUMNS = [
     "file_path",
     "file_format",
     "spec_id",
@@ -46,7 +46,7 @@ class DataFileTask:
 
 def plan_data_files(table: Table, snapshot: Snapshot | None, index: DeleteIndex) -> Iterator[DataFileTask]:
     """The live data files of a snapshot in manifest order, matched with their deletes."""
-    for batch, matches in matched_data_files(table, snapshot, index, _TASK_COLUMNS):
+    for batch, matches in matched_data_files(table, snapshot, index, TASK_COLUMNS):
         yield from tasks(batch, matches)
 
 
@@ -75,7 +75,7 @@ def tasks(
 ) -> Iterator[DataFileTask]:
     """The tasks of some rows of a matched batch (None: all)."""
     chosen = np.arange(batch.num_rows) if rows is None else rows
-    plain = batch.select([name for name in _TASK_COLUMNS if name != "partition"])
+    plain = batch.select([name for name in TASK_COLUMNS if name != "partition"])
     partitions = batch.column("partition")
     for row, values in zip(chosen.tolist(), plain.take(pa.array(chosen, pa.int64())).to_pylist(), strict=True):
         yield DataFileTask(partition=partitions[row], matches=matches, row=row, **values)
