@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import time
+import uuid
 from collections.abc import Callable
 from dataclasses import dataclass, fields, replace
 from typing import Any, Final
@@ -110,6 +111,14 @@ def target_root(source: Source, target: str | None) -> str:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class _Begun:
+    """A replay that was interrupted: the snapshot it got to, and its plan document."""
+
+    snapshot_id: int
+    plan_name: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class _Job:
     source: Source
     to: TableFormat
@@ -117,40 +126,47 @@ class _Job:
     options: ConvertOptions
     clock_ms: int
     progress: Progress
+    new_id: Callable[[], uuid.UUID] = uuid.uuid4
 
     def run(self) -> ConvertResult:
         check_request(self.source, self.to, self.options)
         position = position_of(self.source)
         held = held_position(self.source.storage, self.root, self.to)
-        after = None if held is None else self._interrupted(held, position)
-        if held is not None and after is None:
+        begun = None if held is None else self._interrupted(held, position)
+        if held is not None and begun is None:
             return self._already_there(held, position)
         prepared = prepare(self.source, to=self.to, options=self.options)
         if prepared.plan.refused:
             raise _refusal(prepared.plan)
         storage = RecordingStorage(self.source.storage)
         try:
-            return self._write(prepared, position, storage, after)
+            return self._write(prepared, position, storage, begun)
         except CommitStateUnknown:
             raise
         except Conflict:
-            # Somebody else may have built on the first versions of a replay, which then are no longer ours to delete.
-            if not storage.has_written(f"{log_folder(self.root)}/{commit_name(0)}"):
+            # Somebody else may have built on the first versions of a replay, which then are no longer ours to delete;
+            # or goes on with the same interrupted replay, and with files of the same names.
+            if begun is None and not storage.has_written(f"{log_folder(self.root)}/{commit_name(0)}"):
                 storage.discard()
             raise
         except BaseException:
             storage.discard()
             raise
 
-    def _interrupted(self, held: HeldPosition, position: Position) -> int | None:
-        """The snapshot at which a replay of this very position was killed; None where none was."""
+    def _interrupted(self, held: HeldPosition, position: Position) -> _Begun | None:
+        """How far a replay of this very position got before it was killed; None where none was."""
         if self.options.history != "all" or self.to is not TableFormat.DELTA or held.position is None:
+            return None
+        if held.position.version is None or held.plan_name is None:
             return None
         if replace(held.position, version=position.version, schema_id=position.schema_id) != position:
             return None
         if held.position == position or not held.untouched or held.options_text != self._options_text():
             return None
-        return held.position.version if self.source.storage.exists(self._plan_location(position)) else None
+        if not held.plan_name.startswith(_plan_prefix(position)):
+            return None
+        known = self.source.storage.exists(join(self.root, held.plan_name))
+        return _Begun(snapshot_id=held.position.version, plan_name=held.plan_name) if known else None
 
     def _already_there(self, held: HeldPosition, position: Position) -> ConvertResult:
         held.require(position, options_text=self._options_text(), root=self.root)
@@ -167,12 +183,17 @@ class _Job:
         )
 
     def _write(
-        self, prepared: PreparedPlan, position: Position, storage: RecordingStorage, after: int | None
+        self, prepared: PreparedPlan, position: Position, storage: RecordingStorage, begun: _Begun | None
     ) -> ConvertResult:
         made = replace(prepared.plan, target={**prepared.plan.target, "location": self.root})
         self.progress("write", 0, made.files)
-        storage.put(self._plan_location(position), json.dumps(made.to_json(), indent=1, ensure_ascii=False).encode())
-        done = self._write_table(prepared.design, position, storage, after)
+        if begun is None:
+            plan_name = f"{_plan_prefix(position)}{self.new_id()}.json"
+            document = json.dumps(made.to_json(), indent=1, ensure_ascii=False)
+            storage.put(join(self.root, plan_name), document.encode())
+            done = self._write_table(prepared.design, position, storage, plan_name, None)
+        else:
+            done = self._write_table(prepared.design, position, storage, begun.plan_name, begun.snapshot_id)
         self.progress("write", made.files, made.files)
         return ConvertResult(
             plan=made,
@@ -186,7 +207,12 @@ class _Job:
         )
 
     def _write_table(
-        self, design: DeltaDesign | IcebergDesign, position: Position, storage: RecordingStorage, after: int | None
+        self,
+        design: DeltaDesign | IcebergDesign,
+        position: Position,
+        storage: RecordingStorage,
+        plan_name: str,
+        after: int | None,
     ) -> WrittenDelta | WrittenIceberg:
         if isinstance(design, DeltaDesign):
             assert isinstance(self.source, IcebergSource)
@@ -198,6 +224,7 @@ class _Job:
                 position=position,
                 options_text=self._options_text(),
                 clock_ms=self.clock_ms,
+                plan_name=plan_name,
             )
             return delta.write() if len(design.line.snapshots) < 2 else DeltaReplay(delta).write(after=after)
         assert isinstance(self.source, DeltaSource)
@@ -210,11 +237,9 @@ class _Job:
             options_text=self._options_text(),
             partition_timezone=self.options.partition_timezone,
             clock_ms=self.clock_ms,
+            plan_name=plan_name,
         )
         return writer.write() if design.eras is None else IcebergReplay(writer).write()
-
-    def _plan_location(self, position: Position) -> str:
-        return join(self.root, HIDDEN_FOLDER, f"plan-{0 if position.version is None else position.version}.json")
 
     def _options_text(self) -> str:
         """The choices that differ from the defaults, as they are kept with the target."""
@@ -225,6 +250,11 @@ class _Job:
             if getattr(self.options, each.name) != getattr(usual, each.name)
         }
         return json.dumps(chosen, sort_keys=True, default=dict)
+
+
+def _plan_prefix(position: Position) -> str:
+    """What the names of plan documents begin with, relative to the target; the rest is each conversion's own."""
+    return f"{HIDDEN_FOLDER}/plan-{0 if position.version is None else position.version}-"
 
 
 def _refusal(plan: Plan) -> Unsupported:

@@ -198,13 +198,15 @@ class DeltaReplay:
             )
 
     def _target_locations(self, files: SourceFiles) -> pa.Array:
-        """Where the target has the files; one that is written anew has the same name in every version."""
+        """Where the target has the files; one that is written anew has the same name in every version of this conversion,
+        and another one in any other that may run at the same time."""
         if not files.anew.any():
             return files.locations
         folder = join(self._writer.root, HIDDEN_FOLDER)
         names = files.locations.to_pylist()
+        of_conversion = self._writer.plan_name or self._writer.root
         for row in np.flatnonzero(files.anew).tolist():
-            names[row] = rewritten_location(folder, uuid.uuid5(_NAMES, f"{self._writer.root}|{names[row]}"))
+            names[row] = rewritten_location(folder, uuid.uuid5(_NAMES, f"{of_conversion}|{names[row]}"))
         return pa.array(names, pa.string())
 
 

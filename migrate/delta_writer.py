@@ -20,7 +20,7 @@ from deltaberg.iceberg.resolved_deletes import resolve_deletes
 from deltaberg.iceberg.snapshot import Snapshot
 from deltaberg.migrate.delta_entries import HIDDEN_FOLDER, DeltaEntries, SourceFiles
 from deltaberg.migrate.delta_target import DeltaDesign
-from deltaberg.migrate.position import OPTIONS_KEY, POSITION_KEY, TARGET_VERSION_KEY, Position
+from deltaberg.migrate.position import OPTIONS_KEY, PLAN_KEY, POSITION_KEY, TARGET_VERSION_KEY, Position
 from deltaberg.migrate.rewrite import IcebergRewriter
 from deltaberg.migrate.source import IcebergSource
 from deltaberg.storage import Storage
@@ -49,7 +49,7 @@ class WrittenDelta:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeltaWriter:
-    """Writes a design's snapshot into a new Delta table at ``root``."""
+    """Writes a design's snapshot into a new Delta table at ``root``. plan_name: the plan document, relative to it."""
 
     source: IcebergSource
     design: DeltaDesign
@@ -58,6 +58,7 @@ class DeltaWriter:
     position: Position
     options_text: str
     clock_ms: int
+    plan_name: str | None = None
 
     def write(self) -> WrittenDelta:
         """Commit version 0. Raises DeltaConflict where a log appeared meanwhile; leaves nothing behind when it fails."""
@@ -106,6 +107,8 @@ class DeltaWriter:
             OPTIONS_KEY: self.options_text,
             TARGET_VERSION_KEY: str(version),
         }
+        if self.plan_name is not None:
+            properties[PLAN_KEY] = self.plan_name
         if design.mode is not MappingMode.NONE:
             properties["delta.columnMapping.maxColumnId"] = str(self.source.table.metadata.last_column_id)
         if any(design.deletes.values()):

@@ -8,7 +8,7 @@ from deltaberg.delta.log_path import commit_name, log_folder
 from deltaberg.delta.table import DeltaTable
 from deltaberg.errors import Conflict, NotATable
 from deltaberg.iceberg.table import Table
-from deltaberg.migrate.position import OPTIONS_KEY, POSITION_KEY, TARGET_VERSION_KEY, Position
+from deltaberg.migrate.position import OPTIONS_KEY, PLAN_KEY, POSITION_KEY, TARGET_VERSION_KEY, Position
 from deltaberg.migrate.source import TableFormat
 from deltaberg.storage import Storage
 
@@ -18,12 +18,14 @@ class HeldPosition:
     """The position of the table in a target folder.
 
     untouched: the newest commit there is deltaberg's own. position: None where deltaberg did not write the table.
+    plan_name: the plan document it was written by, None where the table does not say.
     """
 
     position: Position | None
     options_text: str
     metadata_location: str
     untouched: bool
+    plan_name: str | None
 
     def require(self, position: Position, *, options_text: str, root: str) -> None:
         """Raise Conflict unless the target holds exactly this position and nobody has changed it."""
@@ -71,6 +73,7 @@ def _of_iceberg(storage: Storage, root: str) -> HeldPosition | None:
         options_text=properties.get(OPTIONS_KEY, "{}"),
         metadata_location=table.metadata_location,
         untouched=snapshot is not None and snapshot.summary.get(POSITION_KEY) == properties.get(POSITION_KEY),
+        plan_name=properties.get(PLAN_KEY),
     )
 
 
@@ -87,4 +90,5 @@ def _of_delta(storage: Storage, root: str) -> HeldPosition | None:
         options_text=configuration.get(OPTIONS_KEY, "{}"),
         metadata_location=f"{log_folder(root)}/{commit_name(snapshot.version)}",
         untouched=configuration.get(TARGET_VERSION_KEY) == str(snapshot.version),
+        plan_name=configuration.get(PLAN_KEY),
     )

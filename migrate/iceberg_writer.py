@@ -17,7 +17,7 @@ from deltaberg.migrate.iceberg_deletes import PositionDeleteFiles, PuffinVectors
 from deltaberg.migrate.iceberg_entries import DeleteSink, IcebergEntries
 from deltaberg.migrate.iceberg_target import IcebergDesign
 from deltaberg.migrate.locations import join
-from deltaberg.migrate.position import OPTIONS_KEY, POSITION_KEY, SOURCE_VERSION_KEY, Position
+from deltaberg.migrate.position import OPTIONS_KEY, PLAN_KEY, POSITION_KEY, SOURCE_VERSION_KEY, Position
 from deltaberg.migrate.rewrite import DeltaRewriter
 from deltaberg.migrate.source import DeltaSource
 from deltaberg.storage import Storage
@@ -44,7 +44,7 @@ class WrittenIceberg:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class IcebergWriter:
-    """Writes a design's version into a new Iceberg table at ``root``."""
+    """Writes a design's version into a new Iceberg table at ``root``. plan_name: the plan document, relative to it."""
 
     source: DeltaSource
     design: IcebergDesign
@@ -54,6 +54,7 @@ class IcebergWriter:
     options_text: str
     partition_timezone: str
     clock_ms: int
+    plan_name: str | None = None
 
     def write(self) -> WrittenIceberg:
         """Commit the first snapshot. Raises IcebergConflict where a table appeared meanwhile."""
@@ -106,6 +107,7 @@ class IcebergWriter:
             GC_ENABLED: "false",
             POSITION_KEY: self.position.to_text(),
             OPTIONS_KEY: self.options_text,
+            **({} if self.plan_name is None else {PLAN_KEY: self.plan_name}),
         }
 
     def _widened_columns(self) -> list[str]:

@@ -17,6 +17,8 @@ from deltaberg.migrate.source import DeltaSource, IcebergSource, Source, TableFo
 POSITION_KEY: Final = "deltaberg.source.position"
 TARGET_VERSION_KEY: Final = "deltaberg.target.version"
 OPTIONS_KEY: Final = "deltaberg.options"
+PLAN_KEY: Final = "deltaberg.plan"
+"""The plan document that a target was written by, relative to its folder; no two conversions have one of the same name."""
 SOURCE_VERSION_KEY: Final = "deltaberg.source.version"
 """In a snapshot's summary or a commit's info: the source version that this one commit stands for."""
 

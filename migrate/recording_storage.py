@@ -16,9 +16,12 @@ class RecordingStorage:
     def __init__(self, storage: Storage) -> None:
         self._storage = storage
         self._written: dict[str, None] = {}
+        self._known_folders: set[str] = set()
+        self._made_folders: list[str] = []
 
     def discard(self) -> None:
-        """Delete every file that was written and is still there; one that cannot be deleted is left.
+        """Delete every file that was written and is still there, and the folders that were made for them and are empty
+        now; what cannot be deleted is left.
 
         A write that reported an error may have been done all the same, so its file goes, too; but for
         ``put_if_absent``, where the file may be another writer's.
@@ -27,6 +30,11 @@ class RecordingStorage:
             with suppress(StorageError):
                 self._storage.delete(location)
         self._written.clear()
+        for folder in reversed(self._made_folders):
+            with suppress(StorageError):
+                self._storage.delete_folder(folder)
+        self._known_folders.clear()
+        self._made_folders.clear()
 
     def has_written(self, location: str) -> bool:
         """Whether a file was written and not deleted since."""
@@ -61,18 +69,37 @@ class RecordingStorage:
 
     @contextmanager
     def _recorded(self, location: str) -> Iterator[pa.NativeFile]:
-        self._written[location] = None
+        self._will_write(location)
         with self._storage.create(location) as sink:
             yield sink
 
     def put(self, location: str, data: bytes) -> None:
-        self._written[location] = None
+        self._will_write(location)
         self._storage.put(location, data)
 
     def put_if_absent(self, location: str, data: bytes) -> None:
+        self.create_folders(location)
         self._storage.put_if_absent(location, data)
         self._written[location] = None
 
     def delete(self, location: str) -> None:
         self._storage.delete(location)
         self._written.pop(location, None)
+
+    def create_folders(self, location: str) -> tuple[str, ...]:
+        """Also remembers the folders, so that they go with their files."""
+        folder = location.rpartition("/")[0]
+        if folder in self._known_folders:
+            return ()
+        made = self._storage.create_folders(location)
+        self._made_folders.extend(made)
+        self._known_folders.add(folder)
+        return made
+
+    def delete_folder(self, folder: str) -> None:
+        self._storage.delete_folder(folder)
+        self._known_folders.discard(folder)
+
+    def _will_write(self, location: str) -> None:
+        self.create_folders(location)
+        self._written[location] = None

@@ -111,6 +111,30 @@ class LocalFiles:
         with _told("delete", path), suppress(FileNotFoundError, NotADirectoryError):
             os.unlink(path)
 
+    def create_folders(self, path: str) -> tuple[str, ...]:
+        """Make the folders above a path; those that were not there, outermost first."""
+        missing = []
+        folder = os.path.dirname(path)
+        with _told("write", path):
+            while not os.path.isdir(folder):
+                missing.append(folder)
+                folder = os.path.dirname(folder)
+            for each in reversed(missing):
+                os.makedirs(each, exist_ok=True)
+        return tuple(reversed(missing))
+
+    def delete_folder(self, path: str) -> None:
+        """Delete an empty folder; any other is left."""
+        try:
+            with _told("delete", path):
+                os.rmdir(path)
+        except NotFound:
+            return
+        except StorageError:
+            if os.path.isdir(path) and os.listdir(path):
+                return
+            raise
+
     def _stage(self, path: str) -> str:
         folder = os.path.dirname(path)
         if not os.path.basename(path):

@@ -37,6 +37,10 @@ class ObjectStorage:
         self._local = LocalFiles()
         self._remote: RemoteObjects | None = None
 
+    def __reduce__(self) -> tuple[type[ObjectStorage], tuple[Relocation, dict[str, str]]]:
+        """Another process opens stores of its own."""
+        return ObjectStorage, (self._relocation, dict(self._options))
+
     def resolve(self, location: str) -> str:
         return self._relocation.resolve(location)
 
@@ -85,6 +89,15 @@ class ObjectStorage:
     def delete(self, location: str) -> None:
         files, place = self._at(location)
         files.delete(place)
+
+    def create_folders(self, location: str) -> tuple[str, ...]:
+        place = self.resolve(location)
+        return self._local.create_folders(place) if place.startswith("/") else ()
+
+    def delete_folder(self, folder: str) -> None:
+        place = self.resolve(folder)
+        if place.startswith("/"):
+            self._local.delete_folder(place)
 
     def _at(self, location: str) -> tuple[LocalFiles | RemoteObjects, str]:
         place = self._relocation.resolve(location)

@@ -73,3 +73,11 @@ class Storage(Protocol):
     def delete(self, location: str) -> None:
         """Delete a file; one that is not there is no error."""
         ...
+
+    def create_folders(self, location: str) -> tuple[str, ...]:
+        """Make the folders above a file; gives those that were not there, outermost first. None in an object store."""
+        ...
+
+    def delete_folder(self, folder: str) -> None:
+        """Delete a folder that holds nothing; one that holds something, or is not there, is left and no error."""
+        ...

@@ -369,3 +369,32 @@ def test_a_remote_file_is_seekable_for_pyarrow(storage: Storage) -> None:
         pq.write_table(pa.table({"a": range(1000)}), sink)
     with storage.open("memory://bucket/t.parquet") as file:
         assert pq.read_table(file).column("a").to_pylist() == list(range(1000))
+
+
+def test_folders_are_made_and_named_and_deleted_only_when_empty(tmp_path):
+    storage = open_storage()
+    (tmp_path / "there").mkdir()
+    place = f"{tmp_path}/there/new/deep/file"
+    assert storage.create_folders(place) == (f"{tmp_path}/there/new", f"{tmp_path}/there/new/deep")
+    assert storage.create_folders(place) == ()
+    storage.put(place, b"x")
+    storage.delete_folder(f"{tmp_path}/there/new")
+    storage.delete_folder(f"{tmp_path}/there/new/deep")
+    storage.delete_folder(f"{tmp_path}/gone")
+    assert storage.get(place) == b"x"
+    storage.delete(place)
+    storage.delete_folder(f"{tmp_path}/there/new/deep")
+    storage.delete_folder(f"{tmp_path}/there/new")
+    assert list((tmp_path / "there").iterdir()) == []
+
+
+def test_no_folder_can_be_made_where_a_file_stands(tmp_path):
+    (tmp_path / "file").write_bytes(b"")
+    with pytest.raises(StorageError, match="a file stands where its folder should be"):
+        open_storage().create_folders(f"{tmp_path}/file/below/x")
+
+
+def test_an_object_store_has_no_folders():
+    storage = open_storage()
+    assert storage.create_folders("s3://bucket/a/b") == ()
+    storage.delete_folder("s3://bucket/a")

@@ -345,7 +345,7 @@ class TestAnInterruptedReplay:
                 replay(opened(place), tmp_path / "target", "delta", former_names="rewrite")
                 shutil.rmtree(tmp_path / "target")
             except StorageError:
-                assert not [each for each in (tmp_path / "target").rglob("*") if each.is_file()]
+                assert not (tmp_path / "target").exists()
             else:
                 shutil.rmtree(tmp_path / "target")
                 if fails_at > 20:
@@ -467,7 +467,7 @@ class TestDeltaToIceberg:
                 replay(opened(folder, storage=FullDisk(fails_at)), tmp_path / "target", "iceberg")
             except StorageError:
                 failed += 1
-                assert not [each for each in (tmp_path / "target").rglob("*") if each.is_file()]
+                assert not (tmp_path / "target").exists()
             else:
                 break
         assert failed >= 2
