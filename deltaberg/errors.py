@@ -7,6 +7,8 @@
     ├── Conflict                         exit 5   somebody else committed, or the source or target drifted
     ├── CommitStateUnknown               exit 1   the outcome of a commit could not be learnt: touch nothing
     ├── NotATable                        exit 1   no Iceberg or Delta metadata where a table was expected
+    ├── EngineUnavailable                exit 1   the Spark engine cannot start or lacks something: what to install
+    ├── EngineFailed                     exit 1   Spark gave a job up for a reason of its own
     ├── StorageError                     exit 1   deltaberg.storage.errors
     ├── DataFileError                    exit 1   deltaberg.datafile.errors: a data file cannot be read as declared
     ├── IcebergError                     exit 1   deltaberg.iceberg.errors
@@ -84,6 +86,14 @@ class CommitStateUnknown(DeltabergError):
 
 class NotATable(DeltabergError):
     """Neither Iceberg nor Delta metadata stands where a table was expected."""
+
+
+class EngineUnavailable(DeltabergError):
+    """Spark, Java or something that executors need is missing or too old; the message says what to install."""
+
+
+class EngineFailed(DeltabergError):
+    """Spark gave a job up: a worker that died again and again, a lost cluster, a job that somebody cancelled."""
 
 
 @contextmanager

@@ -1,0 +1,211 @@
+"""Run units of work in Spark tasks, one task for each, and bring small results and our own errors back.
+
+A unit is any picklable value; ``work`` is a picklable callable of the package (a function of a module, or a frozen
+dataclass with ``__call__``), called as ``work(unit, attempt)`` in a task. What it gives back is pickled and collected
+by the driver, so it must be small: what can be large is staged in files (``staging``) and only named in the result.
+
+A task may run more than once (retried after a crash, speculated): every attempt has a name of its own, which belongs
+into the names of the files that it writes, and only the results of the attempts that Spark accepted come back.
+"""
+
+from __future__ import annotations
+
+import pickle
+import threading
+import uuid
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
+
+import pyarrow as pa
+
+from deltaberg.errors import DeltabergError, EngineFailed
+from deltaberg.migrate.spark.session import is_connect, reason
+from deltaberg.migrate.spark.shipping import ship_package
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+Unit = TypeVar("Unit")
+Result = TypeVar("Result")
+TaskProgress = Callable[[int, int], None]
+"""Called with (finished tasks, all tasks) while a job runs."""
+
+_POLL_SECONDS = 0.2
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Attempt:
+    """One execution of one unit. unit: its number. name: unlike that of every other attempt; fit for a file name."""
+
+    unit: int
+    name: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Done(Generic[Result]):
+    """The accepted result of a unit, and the attempt that gave it."""
+
+    attempt: Attempt
+    result: Result
+
+
+class SparkWork:
+    """Runs units in tasks of one session. The package is shipped to the executors at first use where they lack it."""
+
+    def __init__(self, session: SparkSession) -> None:
+        self.session = session
+        self._shipped = False
+
+    def run(
+        self,
+        work: Callable[[Unit, Attempt], Result],
+        units: Sequence[Unit],
+        *,
+        description: str,
+        progress: TaskProgress | None = None,
+    ) -> list[Done[Result]]:
+        """The result of every unit, in the order of ``units``, each once.
+
+        description: shown as the job's in the Spark UI. An interruption (Ctrl-C) cancels this job and no other.
+        Raises the first error of the package that a task raised, fields and all, after the job has ended; EngineFailed
+        where Spark gave the job up.
+        """
+        if not units:
+            return []
+        if not self._shipped:
+            ship_package(self.session)
+            self._shipped = True
+        rows = [(number, pickle.dumps(unit)) for number, unit in enumerate(units)]
+        frame = self.session.createDataFrame(rows, "unit long, payload binary", verifySchema=False)
+        # One row for each partition: as many ranges as there are numbers.
+        spread = frame.repartitionByRange(len(rows), "unit").mapInArrow(_in_tasks(work), _RESULT_COLUMNS)
+        collected = _Job(self.session, spread, description).collect(len(rows), progress)
+        return _accepted(collected, len(rows))
+
+
+_RESULT_COLUMNS = "unit long, attempt string, failed boolean, payload binary"
+_RESULT_SCHEMA = pa.schema(
+    [("unit", pa.int64()), ("attempt", pa.string()), ("failed", pa.bool_()), ("payload", pa.binary())]
+)
+
+
+def _in_tasks(
+    work: Callable[[Unit, Attempt], Result],
+) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+    def task(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        return run_batches(work, batches)
+
+    return task
+
+
+def run_batches(work: Callable[[Unit, Attempt], Result], batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """What a task does: units in, results out. An error of the package is a result too, so that Spark does not retry it."""
+    for batch in batches:
+        for number, payload in zip(batch.column(0).to_pylist(), batch.column(1).to_pylist(), strict=True):
+            attempt = Attempt(unit=number, name=f"{number:06d}-{uuid.uuid4().hex}")
+            try:
+                result, failed = pickle.dumps(work(pickle.loads(payload), attempt)), False
+            except DeltabergError as error:
+                result, failed = pickle.dumps(_Failure.of(error)), True
+            yield pa.RecordBatch.from_arrays(
+                [
+                    pa.array([value], field.type)
+                    for value, field in zip((number, attempt.name, failed, result), _RESULT_SCHEMA, strict=True)
+                ],
+                schema=_RESULT_SCHEMA,
+            )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Failure:
+    """An error of the package on its way to the driver."""
+
+    kind: type[DeltabergError]
+    fields: dict[str, Any]
+
+    @classmethod
+    def of(cls, error: DeltabergError) -> _Failure:
+        return cls(kind=type(error), fields=dict(vars(error)))
+
+    def error(self) -> DeltabergError:
+        # Subclasses have signatures of their own: what was said is restored, not said again.
+        made = self.kind.__new__(self.kind)
+        Exception.__init__(made, self.fields.get("message", ""))
+        vars(made).update(self.fields)
+        return made
+
+
+def _accepted(collected: Sequence[tuple[int, str, bool, bytes]], count: int) -> list[Done[Any]]:
+    results: dict[int, Done[Any]] = {}
+    for number, name, failed, payload in sorted(collected, key=lambda row: row[0]):
+        value = pickle.loads(payload)
+        if failed:
+            raise value.error()
+        results[number] = Done(attempt=Attempt(unit=number, name=name), result=value)
+    if len(collected) != count or len(results) != count:
+        raise EngineFailed(f"Cannot use what Spark gave back: expected {count} results, found {len(collected)}")
+    return list(results.values())
+
+
+class _Job:
+    """One action of a session, watched from this thread while another one waits for it."""
+
+    def __init__(self, session: SparkSession, frame: DataFrame, description: str) -> None:
+        self._session, self._frame, self._description = session, frame, description
+        self._group = f"deltaberg-{uuid.uuid4().hex}"
+        self._rows: list[tuple[int, str, bool, bytes]] = []
+        self._error: BaseException | None = None
+
+    def collect(self, count: int, progress: TaskProgress | None) -> list[tuple[int, str, bool, bytes]]:
+        thread = threading.Thread(target=self._collect, name=self._group, daemon=True)
+        thread.start()
+        try:
+            while thread.is_alive():
+                thread.join(_POLL_SECONDS)
+                if progress is not None:
+                    progress(min(self._finished_tasks(), count), count)
+        except BaseException:
+            self._cancel()
+            thread.join(60)
+            raise
+        if self._error is not None:
+            raise EngineFailed(f"Spark gave the job up ({self._description}): {reason(self._error)}") from self._error
+        return self._rows
+
+    def _collect(self) -> None:
+        from py4j.protocol import Py4JError
+        from pyspark.errors import PySparkException
+
+        try:
+            if is_connect(self._session):
+                self._session.addTag(self._group)
+            else:
+                self._session.sparkContext.setJobGroup(self._group, self._description, interruptOnCancel=True)
+            self._rows = [(row[0], row[1], row[2], bytes(row[3])) for row in self._frame.collect()]
+        except (PySparkException, Py4JError, OSError) as error:
+            self._error = error
+
+    def _finished_tasks(self) -> int:
+        """Of the stage that does the work, which is the last one of the group's newest job."""
+        if is_connect(self._session):
+            return 0
+        tracker = self._session.sparkContext.statusTracker()
+        done = 0
+        for job in tracker.getJobIdsForGroup(self._group):
+            info = tracker.getJobInfo(job)
+            stages = sorted(info.stageIds) if info is not None else []
+            stage = tracker.getStageInfo(stages[-1]) if stages else None
+            done = max(done, 0 if stage is None else int(stage.numCompletedTasks))
+        return done
+
+    def _cancel(self) -> None:
+        from py4j.protocol import Py4JError
+        from pyspark.errors import PySparkException
+
+        with suppress(PySparkException, Py4JError, OSError):
+            if is_connect(self._session):
+                self._session.interruptTag(self._group)
+            else:
+                self._session.sparkContext.cancelJobGroup(self._group)
