@@ -157,7 +157,7 @@ class DeleteIndex:
                 continue
             _check_entries(batch)
             tables.append(_entry_table(batch))
-            keys.append(_partition_keys(batch))
+            keys.append(partition_keys(batch))
         table = (pa.concat_tables(tables) if tables else ENTRY_SCHEMA.empty_table()).combine_chunks()
         self.entry_count = table.num_rows
         self._partitions, partition_places = _distinct(pa.chunked_array(keys, type=pa.binary()))
@@ -219,9 +219,7 @@ class DeleteIndex:
         paths = _places(
             pa.chunked_array([batch.column("file_path") for batch in batches], type=pa.string()), self._paths
         )
-        partitions = _places(
-            pa.chunked_array([_partition_keys(b) for b in batches], type=pa.binary()), self._partitions
-        )
+        partitions = _places(pa.chunked_array([partition_keys(b) for b in batches], type=pa.binary()), self._partitions)
         result = []
         at = 0
         for batch in batches:
@@ -319,7 +317,13 @@ def _entry_table(batch: pa.RecordBatch) -> pa.Table:
     return pa.table(columns + bounds, schema=ENTRY_SCHEMA)
 
 
-def _partition_keys(batch: pa.RecordBatch) -> pa.BinaryArray:
+def referenced_paths(batch: pa.RecordBatch) -> pa.Array:
+    """The one data file that each delete entry names, as bytes; null where it names none."""
+    return _referenced(_entry_table(batch)).combine_chunks()
+
+
+def partition_keys(batch: pa.RecordBatch) -> pa.BinaryArray:
+    """One key for the partition, spec and values, of each file."""
     partition = batch.column("partition")
     return tuple_keys([batch.column("spec_id"), *partition.flatten()], batch.num_rows)
 

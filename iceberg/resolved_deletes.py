@@ -6,7 +6,7 @@ everything else is merged into one bitmap per data file. Equality deletes are re
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
@@ -76,8 +76,19 @@ def resolve_deletes(
     """
     with error_context(table=table.location, version=None if snapshot is None else snapshot.snapshot_id):
         deletes = RowDeletes(table, snapshot)
-        for batch, matches in matched_data_files(table, snapshot, deletes.index):
-            yield _resolve(table, deletes, batch, matches, by_key)
+        yield from resolve_matched(table, deletes, matched_data_files(table, snapshot, deletes.index), by_key=by_key)
+
+
+def resolve_matched(
+    table: Table,
+    deletes: RowDeletes,
+    matched: Iterable[tuple[pa.RecordBatch, DeleteMatches]],
+    *,
+    by_key: DeletedByKey | None = None,
+) -> Iterator[ResolvedDeletes]:
+    """``resolve_deletes`` for data files and deletes that the caller has matched."""
+    for batch, matches in matched:
+        yield _resolve(table, deletes, batch, matches, by_key)
 
 
 def _resolve(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -52,10 +52,15 @@ class FileDeletes:
 class RowDeletes:
     """Every delete of a snapshot. The entries are read at once, delete files when a data file needs them."""
 
-    def __init__(self, table: Table, snapshot: Snapshot | None) -> None:
+    def __init__(
+        self, table: Table, snapshot: Snapshot | None, *, entries: Iterable[pa.RecordBatch] | None = None
+    ) -> None:
+        """entries: the live delete entries that count; None: all of the snapshot's."""
         metadata, storage = table.metadata, table.storage
         unpartitioned = frozenset(spec.spec_id for spec in metadata.partition_specs if spec.is_unpartitioned)
-        self.index = DeleteIndex(delete_files(table, snapshot), unpartitioned_spec_ids=unpartitioned)
+        self.index = DeleteIndex(
+            delete_files(table, snapshot) if entries is None else entries, unpartitioned_spec_ids=unpartitioned
+        )
         self.vectors = DeletionVectors(storage, metadata.location, self.index)
         self.position_deletes = PositionDeletes(storage, metadata, self.index)
         self.equality_deletes = EqualityDeletes(storage, metadata, self.index)

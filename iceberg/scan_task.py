@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -58,10 +58,18 @@ def matched_data_files(
     Several batches are matched at a time: the cost of one match grows with the number of delete entries. How many
     stays within bounds, since entries with all their metrics are large.
     """
+    batches = data_files(table, snapshot, with_metrics=columns is None or not METRIC_MAPS.isdisjoint(columns))
+    yield from matched_batches(batches, index, columns)
+
+
+def matched_batches(
+    batches: Iterable[pa.RecordBatch], index: DeleteIndex, columns: list[str] | None = None
+) -> Iterator[tuple[pa.RecordBatch, DeleteMatches]]:
+    """The same for live data files that the caller lists."""
     waiting: list[pa.RecordBatch] = []
     rows = 0
     enough = min(max(_PLANNED_ROWS, index.entry_count), _HELD_ROWS if columns is None else _HELD_SLIM_ROWS)
-    for batch in data_files(table, snapshot, with_metrics=columns is None or not METRIC_MAPS.isdisjoint(columns)):
+    for batch in batches:
         waiting.append(batch if columns is None else batch.select(columns))
         rows += batch.num_rows
         if rows >= enough:
