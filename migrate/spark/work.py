@@ -74,19 +74,29 @@ class SparkWork:
         """
         if not units:
             return []
+        spread = self.frame(units).mapInArrow(_in_tasks(work), RESULT_COLUMNS)
+        collected = _Job(self.session, spread, description).collect(len(units), progress)
+        return _accepted(collected, len(units))
+
+    def frame(self, units: Sequence[Unit]) -> DataFrame:
+        """Units as a frame, for jobs that do more than one thing to them: ``units_in`` reads them in a task of their own."""
         if not self._shipped:
             ship_package(self.session)
             self._shipped = True
         rows = [(number, pickle.dumps(unit)) for number, unit in enumerate(units)]
         frame = self.session.createDataFrame(rows, "unit long, payload binary", verifySchema=False)
         # One row for each partition: as many ranges as there are numbers.
-        spread = frame.repartitionByRange(len(rows), "unit").mapInArrow(_in_tasks(work), _RESULT_COLUMNS)
-        collected = _Job(self.session, spread, description).collect(len(rows), progress)
-        return _accepted(collected, len(rows))
+        return frame.repartitionByRange(max(1, len(rows)), "unit")
+
+    def collect(self, frame: DataFrame, *, description: str, progress: TaskProgress | None = None) -> list[Any]:
+        """The results (``result_batch``) in a frame, in no order. Raises like ``run``."""
+        tasks = int(self.session.conf.get("spark.sql.shuffle.partitions") or 1)
+        collected = _Job(self.session, frame, description).collect(tasks, progress)
+        return [_result(failed, payload) for _, _, failed, payload in collected]
 
 
-_RESULT_COLUMNS = "unit long, attempt string, failed boolean, payload binary"
-_RESULT_SCHEMA = pa.schema(
+RESULT_COLUMNS = "unit long, attempt string, failed boolean, payload binary"
+RESULT_SCHEMA = pa.schema(
     [("unit", pa.int64()), ("attempt", pa.string()), ("failed", pa.bool_()), ("payload", pa.binary())]
 )
 
@@ -102,20 +112,40 @@ def _in_tasks(
 
 def run_batches(work: Callable[[Unit, Attempt], Result], batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     """What a task does: units in, results out. An error of the package is a result too, so that Spark does not retry it."""
+    for number, unit in units_in(batches):
+        attempt = Attempt(unit=number, name=f"{number:06d}-{uuid.uuid4().hex}")
+        try:
+            result = result_batch(work(unit, attempt), attempt)
+        except DeltabergError as error:
+            result = failure_batch(failure_bytes(error), attempt)
+        yield result
+
+
+def units_in(batches: Iterable[pa.RecordBatch]) -> Iterator[tuple[int, Any]]:
+    """The units of a frame, with their numbers."""
     for batch in batches:
         for number, payload in zip(batch.column(0).to_pylist(), batch.column(1).to_pylist(), strict=True):
-            attempt = Attempt(unit=number, name=f"{number:06d}-{uuid.uuid4().hex}")
-            try:
-                result, failed = pickle.dumps(work(pickle.loads(payload), attempt)), False
-            except DeltabergError as error:
-                result, failed = pickle.dumps(_Failure.of(error)), True
-            yield pa.RecordBatch.from_arrays(
-                [
-                    pa.array([value], field.type)
-                    for value, field in zip((number, attempt.name, failed, result), _RESULT_SCHEMA, strict=True)
-                ],
-                schema=_RESULT_SCHEMA,
-            )
+            yield number, pickle.loads(payload)
+
+
+def result_batch(result: object, attempt: Attempt) -> pa.RecordBatch:
+    """A result on its way to the driver."""
+    return _as_batch(attempt, False, pickle.dumps(result))
+
+
+def failure_batch(failure: bytes, attempt: Attempt) -> pa.RecordBatch:
+    """An error on its way to the driver, where it is raised again."""
+    return _as_batch(attempt, True, failure)
+
+
+def failure_bytes(error: DeltabergError) -> bytes:
+    """An error as a value that may pass through other tasks before it becomes a result."""
+    return pickle.dumps(_Failure.of(error))
+
+
+def _as_batch(attempt: Attempt, failed: bool, payload: bytes) -> pa.RecordBatch:
+    values = zip((attempt.unit, attempt.name, failed, payload), RESULT_SCHEMA, strict=True)
+    return pa.RecordBatch.from_arrays([pa.array([value], field.type) for value, field in values], schema=RESULT_SCHEMA)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -140,13 +170,17 @@ class _Failure:
 def _accepted(collected: Sequence[tuple[int, str, bool, bytes]], count: int) -> list[Done[Any]]:
     results: dict[int, Done[Any]] = {}
     for number, name, failed, payload in sorted(collected, key=lambda row: row[0]):
-        value = pickle.loads(payload)
-        if failed:
-            raise value.error()
-        results[number] = Done(attempt=Attempt(unit=number, name=name), result=value)
+        results[number] = Done(attempt=Attempt(unit=number, name=name), result=_result(failed, payload))
     if len(collected) != count or len(results) != count:
         raise EngineFailed(f"Cannot use what Spark gave back: expected {count} results, found {len(collected)}")
     return list(results.values())
+
+
+def _result(failed: bool, payload: bytes) -> Any:
+    value = pickle.loads(payload)
+    if failed:
+        raise value.error()
+    return value
 
 
 class _Job:
