@@ -13,21 +13,21 @@ from typing import TypeAlias
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from deltaberg.iceberg.data_file import ADDED, DATA, DELETED, EXISTING
+from deltaberg.iceberg.added_files import AddedFiles, AddedManifests, ManifestRecipe, ManifestRuns, conformed_entries
+from deltaberg.iceberg.data_file import DELETED, EXISTING
 from deltaberg.iceberg.errors import IcebergConflict, InvalidIcebergRequest
-from deltaberg.iceberg.file_entries import as_status, check_added, conformed, identified, with_columns, with_schemes
+from deltaberg.iceberg.file_entries import as_status, identified, with_schemes
 from deltaberg.iceberg.manifest_filter import Doomed, FilteredManifest, as_deleted, filter_manifest
 from deltaberg.iceberg.manifest_list import ManifestContent, ManifestFile
 from deltaberg.iceberg.manifest_merging import by_spec, merge_bins, merge_manifests
 from deltaberg.iceberg.metrics_config import MetricsConfig
 from deltaberg.iceberg.partition_spec import PartitionSpec
-from deltaberg.iceberg.rolling_manifests import ManifestFolder, NewManifest, RollingManifests
+from deltaberg.iceberg.rolling_manifests import ManifestFolder, NewManifest
 from deltaberg.iceberg.snapshot import OPERATION, Operation, Snapshot
 from deltaberg.iceberg.snapshot_manifests import SnapshotManifests
 from deltaberg.iceberg.snapshot_summary import FileTally, SnapshotTally, Totals
 from deltaberg.iceberg.table_metadata import TableMetadata
 from deltaberg.iceberg.table_properties import MANIFEST_MERGE_ENABLED, MANIFEST_MIN_COUNT, bool_property, int_property
-from deltaberg.iceberg.types import arrow_type
 from deltaberg.iceberg.written_files import WrittenFiles
 
 _Key: TypeAlias = tuple[str, int, int | None]
@@ -106,19 +106,43 @@ class SnapshotBuilder:
         ``keep_inherited``: the data sequence numbers and first row ids in the batches are stored instead of being
         inherited from this snapshot. ``apply_metrics_config``: metrics are cut as ``write.metadata.metrics.*`` says.
         """
-        spec = self._spec(spec_id)
         config = MetricsConfig.of(self._staged.properties, self._staged.schema) if apply_metrics_config else None
-        with self._writers(spec) as writers:
+        with AddedFiles(
+            self._staged, self._folder, self._spec(spec_id), keep_inherited=keep_inherited, config=config
+        ) as added:
             for batch in _each(batches):
-                entries = as_status(self._conformed(batch, spec), ADDED)
-                check_added(entries, self._staged.format_version)
-                entries = self._as_added(entries, keep_inherited=keep_inherited)
-                if config is not None:
-                    entries = config.apply(entries, self._staged.schema)
-                self._tally.add(entries)
-                self._note_deletes(entries)
-                writers.write(entries)
-        self._new += writers.finished
+                added.write(batch)
+        self._vectors += added.vectors
+        return self._take(added.written)
+
+    def manifest_recipe(self, *, keep_inherited: bool = False) -> ManifestRecipe:
+        """How to write manifests of added files in another process; ``add_manifests`` takes what comes of it."""
+        folder = self._folder
+        return ManifestRecipe(
+            metadata=self._staged,
+            folder=folder.folder,
+            snapshot_id=folder.snapshot_id,
+            target_size=folder.target_size,
+            codec=folder.codec,
+            keep_inherited=keep_inherited,
+        )
+
+    def add_manifests(self, written: Iterable[AddedManifests]) -> SnapshotBuilder:
+        """Add manifests that were written by this builder's recipe; from now on they are the transaction's to delete.
+
+        Whether a data file is listed twice, or has two deletion vectors, is for the caller to know: nothing is read.
+        """
+        for each in written:
+            for location in each.locations:
+                self._files.note(location)
+            self._take(each)
+        return self
+
+    def _take(self, written: AddedManifests) -> SnapshotBuilder:
+        self._new += written.manifests
+        self._tally.absorb(written.tally)
+        self._highest_sequence_number = max(self._highest_sequence_number, written.highest_sequence_number)
+        self.adds_deletes = self.adds_deletes or written.adds_deletes
         return self
 
     def existing_files(
@@ -156,7 +180,7 @@ class SnapshotBuilder:
         spec = self._spec(spec_id)
         with self._writers(spec) as writers:
             for batch in _each(batches):
-                entries = self._conformed(batch, spec)
+                entries = conformed_entries(batch, spec, self._staged)
                 if status == DELETED:
                     entries = as_deleted(entries, self.snapshot_id)
                     self._tally.remove(entries)
@@ -168,36 +192,6 @@ class SnapshotBuilder:
 
     def _spec(self, spec_id: int | None) -> PartitionSpec:
         return self._staged.spec if spec_id is None else self._staged.spec_by_id(spec_id)
-
-    def _conformed(self, batch: pa.RecordBatch, spec: PartitionSpec) -> pa.RecordBatch:
-        partition = arrow_type(spec.partition_type(self._staged.schemas_newest_first))
-        entries = with_schemes(conformed(batch, spec, partition), self._staged.format_version)
-        if entries.num_rows and not pc.all(pc.equal(entries.column("spec_id"), spec.spec_id)).as_py():
-            raise InvalidIcebergRequest(f"Cannot add files: an entry is not of partition spec {spec.spec_id}")
-        return entries
-
-    def _as_added(self, entries: pa.RecordBatch, *, keep_inherited: bool) -> pa.RecordBatch:
-        """Numbers that are inherited from the snapshot are left open; those that are kept are checked at commit."""
-        open_numbers = pa.nulls(entries.num_rows, pa.int64())
-        columns = {
-            "snapshot_id": pa.repeat(pa.scalar(self.snapshot_id, pa.int64()), entries.num_rows),
-            "file_sequence_number": open_numbers,
-        }
-        if not keep_inherited:
-            columns |= {"sequence_number": open_numbers, "first_row_id": open_numbers}
-        else:
-            highest = pc.max(entries.column("sequence_number")).as_py()
-            self._highest_sequence_number = max(self._highest_sequence_number, highest or 0)
-        return with_columns(entries, columns)
-
-    def _note_deletes(self, entries: pa.RecordBatch) -> None:
-        deletes = entries.filter(pc.not_equal(entries.column("content"), DATA))
-        if not deletes.num_rows:
-            return
-        self.adds_deletes = True
-        vectors = deletes.filter(pc.is_valid(deletes.column("content_offset"))).column("referenced_data_file")
-        if len(vectors):
-            self._vectors.append(vectors)
 
     def _check_vectors(self) -> None:
         """Version 3 allows one deletion vector for a data file."""
@@ -236,8 +230,8 @@ class SnapshotBuilder:
                     "merge the two and delete the old one"
                 )
 
-    def _writers(self, spec: PartitionSpec) -> _ByContent:
-        return _ByContent(self._folder, spec, self._staged)
+    def _writers(self, spec: PartitionSpec) -> ManifestRuns:
+        return ManifestRuns(self._folder, spec, self._staged)
 
     def produce(self, metadata: TableMetadata, manifests: SnapshotManifests, *, retried: bool) -> Snapshot:
         """Write the manifest list on top of ``metadata`` and describe the snapshot.
@@ -414,35 +408,6 @@ class SnapshotBuilder:
             if totals.agrees_with(written):
                 return totals
         return Totals.of_files(manifests.live_files(written, metadata))
-
-
-class _ByContent:
-    """One run of manifests for data files and one for delete files."""
-
-    def __init__(self, folder: ManifestFolder, spec: PartitionSpec, metadata: TableMetadata) -> None:
-        self._runs = {
-            content: RollingManifests(folder, spec=spec, schemas=metadata.schemas_newest_first, content=content)
-            for content in ManifestContent
-        }
-
-    def __enter__(self) -> _ByContent:
-        return self
-
-    def __exit__(self, *failure: object) -> None:
-        for run in self._runs.values():
-            run.__exit__(*failure)  # type: ignore[arg-type]
-
-    def write(self, entries: pa.RecordBatch) -> None:
-        data = pc.equal(entries.column("content"), DATA)
-        if pc.all(data, min_count=0).as_py():
-            self._runs[ManifestContent.DATA].write(entries)
-            return
-        self._runs[ManifestContent.DATA].write(entries.filter(data))
-        self._runs[ManifestContent.DELETES].write(entries.filter(pc.invert(data)))
-
-    @property
-    def finished(self) -> tuple[NewManifest, ...]:
-        return tuple(manifest for run in self._runs.values() for manifest in run.finished)
 
 
 def _each(batches: Iterable[pa.RecordBatch] | pa.RecordBatch) -> Iterable[pa.RecordBatch]:
