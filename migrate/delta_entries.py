@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Final
 
 import numpy as np
@@ -20,7 +20,7 @@ from deltaberg.iceberg.snapshot import Snapshot
 from deltaberg.migrate.delta_survey import observe
 from deltaberg.migrate.delta_target import DeltaDesign
 from deltaberg.migrate.locations import join
-from deltaberg.migrate.rewrite import IcebergRewriter
+from deltaberg.migrate.rewrite import IcebergRewriter, InThisProcess, RewriteRunner
 from deltaberg.migrate.source import IcebergSource
 from deltaberg.migrate.vector_copy import Vector, read_puffin_vectors
 from deltaberg.storage import Storage
@@ -61,6 +61,8 @@ class DeltaEntries:
     design: DeltaDesign
     root: str
     storage: Storage
+    runner: RewriteRunner = field(default_factory=InThisProcess)
+    target_size: int | None = None
 
     def observe(self, resolved: ResolvedDeletes) -> SourceFiles:
         """Where the files of a batch are and what becomes of them."""
@@ -98,18 +100,22 @@ class DeltaEntries:
             lineage=self.design.lineage,
         )
 
-    def rewritten(
-        self, written: WrittenFiles, file: pa.RecordBatch, spec: PartitionSpec, snapshot: Snapshot
-    ) -> pa.RecordBatch:
-        """The ``add`` action of a file that was written for the target in place of ``file``."""
+    def rewritten(self, written: WrittenFiles, sources: pa.RecordBatch, snapshot: Snapshot) -> pa.RecordBatch:
+        """``add`` actions of files that were written for the target in place of ``sources``, which share a partition."""
         leaves = [_as_written(leaf) for leaf in self._stats_leaves()]
         types = {leaf.field_id: leaf.iceberg for leaf in leaves}
-        files = written_to_iceberg_files(written, types, partition=file.column("partition"), spec_id=spec.spec_id)
+        first, count = sources.slice(0, 1), written.files.num_rows
+        spec = self.source.table.metadata.spec_by_id(first.column("spec_id")[0].as_py())
+        times = self._modification_times(sources, snapshot)
+        same = pa.repeat(pa.scalar(0), count)
+        files = written_to_iceberg_files(
+            written, types, partition=first.column("partition").take(same), spec_id=spec.spec_id
+        )
         return iceberg_to_delta_adds(
             files,
             paths=encode_paths(files.column("file_path"), self.root),
-            partition_values=self._partition_values(file, spec),
-            modification_times=self._modification_times(file, snapshot),
+            partition_values=self._partition_values(first, spec).take(same),
+            modification_times=pa.repeat(pc.max(times), count),
             leaves=leaves,
         )
 
@@ -122,6 +128,8 @@ class DeltaEntries:
             physical_names=self.design.physical_names,
             type_mappings=self.design.type_mappings,
             with_lineage=self.design.lineage,
+            runner=self.runner,
+            target_size=self.target_size,
         )
 
     def _partition_values(self, files: pa.RecordBatch, spec: PartitionSpec) -> pa.StructArray:

@@ -182,7 +182,7 @@ class DeltaReplay:
         locations = dict(enumerate(found.locations.take(pa.array(anew)).to_pylist()))
         for row, written in self._rewriter.rewrite(some, {}, locations=locations):
             if written.files.num_rows:
-                add = self._entries.rewritten(written, some.slice(row, 1), files.spec, snapshot)
+                add = self._entries.rewritten(written, some.slice(row, 1), snapshot)
                 vector = vectors.get(int(anew[row]))
                 yield add if vector is None else _with_vectors(add, write_vectors(transaction, {0: vector}, 1))
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final
 
 import numpy as np
@@ -18,10 +18,11 @@ from deltaberg.delta.log_path import commit_name, log_folder
 from deltaberg.delta.transaction import Transaction
 from deltaberg.iceberg.resolved_deletes import resolve_deletes
 from deltaberg.iceberg.snapshot import Snapshot
-from deltaberg.migrate.delta_entries import HIDDEN_FOLDER, DeltaEntries, SourceFiles
+from deltaberg.migrate.delta_entries import HIDDEN_FOLDER, DeltaEntries
 from deltaberg.migrate.delta_target import DeltaDesign
 from deltaberg.migrate.position import OPTIONS_KEY, PLAN_KEY, POSITION_KEY, TARGET_VERSION_KEY, Position
-from deltaberg.migrate.rewrite import IcebergRewriter
+from deltaberg.migrate.rewrite import InThisProcess, RewriteRunner
+from deltaberg.migrate.rewrite_queue import RewriteQueue, Rewritten
 from deltaberg.migrate.source import IcebergSource
 from deltaberg.storage import Storage
 from deltaberg.translate.history import iceberg_to_delta_operation
@@ -49,7 +50,10 @@ class WrittenDelta:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeltaWriter:
-    """Writes a design's snapshot into a new Delta table at ``root``. plan_name: the plan document, relative to it."""
+    """Writes a design's snapshot into a new Delta table at ``root``.
+
+    plan_name: the plan document, relative to it. runner: who rewrites files; target_size: how large they should be.
+    """
 
     source: IcebergSource
     design: DeltaDesign
@@ -59,6 +63,8 @@ class DeltaWriter:
     options_text: str
     clock_ms: int
     plan_name: str | None = None
+    runner: RewriteRunner = field(default_factory=InThisProcess)
+    target_size: int | None = None
 
     def write(self) -> WrittenDelta:
         """Commit version 0. Raises DeltaConflict where a log appeared meanwhile; leaves nothing behind when it fails."""
@@ -141,29 +147,35 @@ class DeltaWriter:
         if snapshot is None:
             return
         entries = self.entries()
-        rewriter = entries.rewriter()
+        queue = RewriteQueue(entries.rewriter())
         for resolved in resolve_deletes(self.source.table, snapshot):
             found = entries.observe(resolved)
-            kept = np.flatnonzero(~found.anew)
+            kept, anew = np.flatnonzero(~found.anew), np.flatnonzero(found.anew)
             if len(kept):
                 yield entries.shared(found, kept, snapshot, transaction)
-            if found.anew.any():
-                yield from self._rewritten(entries, rewriter, found, snapshot)
+            if len(anew):
+                vectors = entries.vectors(found, anew)
+                deleted = {index: vectors[row].bitmap for index, row in enumerate(anew.tolist()) if row in vectors}
+                yield from self._rewritten(entries, queue.add(found.files.take(pa.array(anew)), deleted), snapshot)
+        yield from self._rewritten(entries, queue.finish(), snapshot)
 
     def _rewritten(
-        self, entries: DeltaEntries, rewriter: IcebergRewriter, found: SourceFiles, snapshot: Snapshot
+        self, entries: DeltaEntries, done: Iterator[Rewritten], snapshot: Snapshot
     ) -> Iterator[pa.RecordBatch]:
         """Files without live rows leave nothing."""
-        anew = np.flatnonzero(found.anew)
-        some = found.files.take(pa.array(anew))
-        vectors = entries.vectors(found, anew)
-        deleted = {index: vectors[row].bitmap for index, row in enumerate(anew.tolist()) if row in vectors}
-        for row, written in rewriter.rewrite(some, deleted):
-            if written.files.num_rows:
-                yield entries.rewritten(written, some.slice(row, 1), found.spec, snapshot)
+        for each in done:
+            if each.written.files.num_rows:
+                yield entries.rewritten(each.written, each.sources, snapshot)
 
     def entries(self) -> DeltaEntries:
-        return DeltaEntries(source=self.source, design=self.design, root=self.root, storage=self.storage)
+        return DeltaEntries(
+            source=self.source,
+            design=self.design,
+            root=self.root,
+            storage=self.storage,
+            runner=self.runner,
+            target_size=self.target_size,
+        )
 
 
 def live_rows(adds: pa.RecordBatch) -> int:

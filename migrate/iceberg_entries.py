@@ -20,6 +20,7 @@ from deltaberg.iceberg.types import arrow_type
 from deltaberg.migrate.delta_files import DeltaFiles
 from deltaberg.migrate.iceberg_deletes import PositionDeleteFiles, PuffinVectors
 from deltaberg.migrate.rewrite import DeltaRewriter
+from deltaberg.migrate.rewrite_queue import RewriteQueue, Rewritten
 from deltaberg.migrate.source import DeltaSource
 from deltaberg.migrate.vector_copy import read_delta_vectors
 from deltaberg.translate.data_files import delta_to_iceberg_files, written_to_iceberg_files
@@ -62,18 +63,22 @@ class IcebergEntries:
     def entries(self, batches: Iterator[DeltaFiles], deletes: DeleteSink) -> Iterator[pa.RecordBatch]:
         """Entries of status ADDED for every file; its deletion vector goes to ``deletes``."""
         rewritten = pa.array(sorted(self.rewritten), pa.string())
+        queue = RewriteQueue(self.rewriter)
         for batch in batches:
-            partition = self._partition(batch)
+            partition = self._partition(batch.adds)
             anew = _mask(pc.is_in(batch.locations, value_set=rewritten))
             if not anew.all():
                 yield self._shared(batch, partition, np.flatnonzero(~anew), deletes)
-            if anew.any():
-                yield from self._rewritten(batch, partition, np.flatnonzero(anew), deletes)
+            if anew.any() and self.keep_positions:
+                yield from self._one_for_one(batch, partition, np.flatnonzero(anew), deletes)
+            elif anew.any():
+                yield from self._rewritten(queue.add(batch.adds.filter(pa.array(anew))))
+        yield from self._rewritten(queue.finish())
 
     def copy_vectors(self, batch: DeltaFiles, deletes: DeleteSink) -> None:
         """Only the deletion vectors, of files that the table has already."""
         locations = pa.array([self.written.places.get(each, each) for each in batch.locations.to_pylist()], pa.string())
-        self._copy_vectors(batch.adds, locations, batch.record_counts, self._partition(batch), deletes)
+        self._copy_vectors(batch.adds, locations, batch.record_counts, self._partition(batch.adds), deletes)
 
     def _shared(
         self, batch: DeltaFiles, partition: pa.StructArray, kept: npt.NDArray[np.int64], deletes: DeleteSink
@@ -121,13 +126,25 @@ class IcebergEntries:
             if vector.cardinality:
                 deletes.add(name, partition.slice(row, 1), vector)
 
-    def _rewritten(
-        self, batch: DeltaFiles, partition: pa.StructArray, anew: npt.NDArray[np.int64], deletes: DeleteSink
-    ) -> Iterator[pa.RecordBatch]:
+    def _rewritten(self, done: Iterator[Rewritten]) -> Iterator[pa.RecordBatch]:
         """Entries of files that were written for the target; files without live rows leave nothing."""
         types = {leaf.field_id: leaf.iceberg for leaf in self._leaves()}
+        for each in done:
+            count = each.written.files.num_rows
+            if count:
+                self.written.files += count
+                self.written.rewritten += count
+                self.written.rows += pc.sum(each.written.files.column("record_count")).as_py()
+                tuples = self._partition(each.sources.slice(0, 1)).take(pa.repeat(pa.scalar(0), count))
+                yield written_to_iceberg_files(each.written, types, partition=tuples, spec_id=self.spec.spec_id)
+
+    def _one_for_one(
+        self, batch: DeltaFiles, partition: pa.StructArray, anew: npt.NDArray[np.int64], deletes: DeleteSink
+    ) -> Iterator[pa.RecordBatch]:
+        """The same of files that keep their deleted rows, which are deleted again where they are now."""
+        types = {leaf.field_id: leaf.iceberg for leaf in self._leaves()}
         some = batch.adds.take(pa.array(anew))
-        for row, written in self.rewriter.rewrite(_without_vectors(some) if self.keep_positions else some):
+        for row, written in self.rewriter.rewrite(_without_vectors(some)):
             if not written.files.num_rows:
                 continue
             place = int(anew[row])
@@ -136,15 +153,13 @@ class IcebergEntries:
             self.written.files += 1
             self.written.rewritten += 1
             self.written.rows += pc.sum(written.files.column("record_count")).as_py()
-            tuples = partition.slice(place, 1)
-            if self.keep_positions:
-                counts = batch.record_counts.slice(place, 1)
-                self._copy_vectors(some.slice(row, 1), pa.array([location]), counts, tuples, deletes)
+            tuples, counts = partition.slice(place, 1), batch.record_counts.slice(place, 1)
+            self._copy_vectors(some.slice(row, 1), pa.array([location]), counts, tuples, deletes)
             yield written_to_iceberg_files(written, types, partition=tuples, spec_id=self.spec.spec_id)
 
-    def _partition(self, batch: DeltaFiles) -> pa.StructArray:
+    def _partition(self, adds: pa.RecordBatch) -> pa.StructArray:
         """The typed partition tuple of every file."""
-        values = batch.adds.column("partition_values")
+        values = adds.column("partition_values")
         wanted = arrow_type(self.spec.partition_type(self.translation.schema))
         arrays = []
         for place, name in enumerate(self.source.snapshot.metadata.partition_columns):
@@ -157,7 +172,7 @@ class IcebergEntries:
             )
             arrays.append(padded(typed, column).cast(wanted.field(place).type))
         if not arrays:
-            return pa.StructArray.from_buffers(pa.struct([]), batch.adds.num_rows, [None])
+            return pa.StructArray.from_buffers(pa.struct([]), adds.num_rows, [None])
         return pa.StructArray.from_arrays(arrays, fields=list(wanted))
 
     def _leaves(self) -> list[LeafPair]:

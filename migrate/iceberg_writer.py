@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import uuid
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final
 
 from deltaberg.delta.types import StructType, TimestampNtzType, TimestampType
@@ -18,7 +18,7 @@ from deltaberg.migrate.iceberg_entries import DeleteSink, IcebergEntries
 from deltaberg.migrate.iceberg_target import IcebergDesign
 from deltaberg.migrate.locations import join
 from deltaberg.migrate.position import OPTIONS_KEY, PLAN_KEY, POSITION_KEY, SOURCE_VERSION_KEY, Position
-from deltaberg.migrate.rewrite import DeltaRewriter
+from deltaberg.migrate.rewrite import DeltaRewriter, InThisProcess, RewriteRunner
 from deltaberg.migrate.source import DeltaSource
 from deltaberg.storage import Storage
 from deltaberg.translate.decimal_bounds import may_be_rounded
@@ -44,7 +44,10 @@ class WrittenIceberg:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class IcebergWriter:
-    """Writes a design's version into a new Iceberg table at ``root``. plan_name: the plan document, relative to it."""
+    """Writes a design's version into a new Iceberg table at ``root``.
+
+    plan_name: the plan document, relative to it. runner: who rewrites files; target_size: how large they should be.
+    """
 
     source: DeltaSource
     design: IcebergDesign
@@ -55,6 +58,8 @@ class IcebergWriter:
     partition_timezone: str
     clock_ms: int
     plan_name: str | None = None
+    runner: RewriteRunner = field(default_factory=InThisProcess)
+    target_size: int | None = None
 
     def write(self) -> WrittenIceberg:
         """Commit the first snapshot. Raises IcebergConflict where a table appeared meanwhile."""
@@ -138,6 +143,8 @@ class IcebergWriter:
             folder=join(self.root, "data"),
             partition_timezone=self.partition_timezone,
             with_lineage=self.design.carries_lineage,
+            runner=self.runner,
+            target_size=self.target_size,
         )
         return IcebergEntries(
             source=source,

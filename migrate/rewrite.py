@@ -4,21 +4,21 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
-from typing import Final
+from dataclasses import dataclass, field, replace
+from typing import Final, Protocol
 
 import pyarrow as pa
 
 from deltaberg.bitmap import PositionBitmap
 from deltaberg.datafile import ReadField
-from deltaberg.datafile.parquet_writer import ParquetFileWriter, WrittenFiles, parquet_schema
+from deltaberg.datafile.parquet_writer import ROW_GROUP_BYTES, ParquetFileWriter, WrittenFiles, parquet_schema
 from deltaberg.delta.scan import scan as scan_delta
 from deltaberg.iceberg.delete_index import DeleteIndex
 from deltaberg.iceberg.read_schema import read_fields
 from deltaberg.iceberg.row_deletes import FileDeletes
 from deltaberg.iceberg.row_lineage import LINEAGE_FIELDS
 from deltaberg.iceberg.scan import Scan, scan
-from deltaberg.iceberg.scan_task import DataFileTask, tasks
+from deltaberg.iceberg.scan_task import tasks
 from deltaberg.iceberg.schema import Schema
 from deltaberg.iceberg.types import ListType, MapType, NestedField, StructType, Type
 from deltaberg.migrate.locations import join
@@ -29,28 +29,117 @@ from deltaberg.translate.values import convert_columns, mapped_fields
 LOCAL_LIMIT_BYTES: Final = 64 << 30
 """What ``--engine auto`` still rewrites on this machine."""
 
+NO_DELETES: Final[Mapping[int, PositionBitmap]] = {}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RewriteUnit:
+    """Source files that are written anew together: one, or several of one partition, whose rows follow one another.
+
+    files: rows of DATA_FILE_SCHEMA or ADD_SCHEMA. deleted: deleted positions of some Iceberg files, by row (a Delta
+    file's deletion vector stands in its row). location: of the new file; None: under a new name.
+    """
+
+    files: pa.RecordBatch
+    deleted: Mapping[int, PositionBitmap] = field(default_factory=dict)
+    location: str | None = None
+
+    @property
+    def size(self) -> int:
+        """Bytes of the source files."""
+        return sum(file_sizes(self.files))
+
+
+class FileRewrite(Protocol):
+    """How files of one source become files of one target. Picklable: a task of another machine does the same."""
+
+    @property
+    def target(self) -> RewriteTarget: ...
+
+    def batches(self, unit: RewriteUnit) -> Iterator[pa.RecordBatch]:
+        """The live rows of a unit's files under the target's names and types."""
+        ...
+
+
+class RewriteRunner(Protocol):
+    """Who writes units: this process, or tasks of a cluster."""
+
+    @property
+    def wave_bytes(self) -> int:
+        """How many bytes of source files are best given to ``run`` at a time; 0: any."""
+        ...
+
+    def run(self, rewrite: FileRewrite, units: Sequence[RewriteUnit]) -> Iterator[WrittenFiles]:
+        """What was written for each unit, in their order; no files for one without live rows."""
+        ...
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RewriteTarget:
-    """Where rewritten files go and what they hold. fields: by physical name and id, lineage columns included."""
+    """Where rewritten files go and what they hold. fields: by physical name and id, lineage columns included.
+
+    target_size: a file of about so many bytes is closed and another begun; None: never.
+    """
 
     storage: Storage
     folder: str
     fields: tuple[ReadField, ...]
-    new_id: Callable[[], uuid.UUID] = uuid.uuid4
+    target_size: int | None = None
 
-    def write(self, batches: Iterable[pa.RecordBatch], *, location: str | None = None) -> WrittenFiles:
-        """One file of all batches, under a new name unless one is given; no file when there are no rows."""
-        location = location or rewritten_location(self.folder, self.new_id())
-        with ParquetFileWriter(self.storage, lambda _: location, parquet_schema(self.fields)) as writer:
+    def write(self, batches: Iterable[pa.RecordBatch], location: Callable[[int], str]) -> WrittenFiles:
+        """The files of all batches; none when there are no rows. location: of the n-th file."""
+        size = self.target_size
+        with ParquetFileWriter(
+            self.storage,
+            location,
+            parquet_schema(self.fields),
+            target_size=size,
+            row_group_bytes=ROW_GROUP_BYTES if size is None else min(size, ROW_GROUP_BYTES),
+        ) as writer:
             for batch in batches:
                 writer.write(batch)
             return writer.finish()
 
+    def write_unit(self, rewrite: FileRewrite, unit: RewriteUnit, folder: str, name: str) -> WrittenFiles:
+        """Write one unit under names that begin with ``name``, unless it says where."""
+        if unit.location is None:
+            return self.write(rewrite.batches(unit), lambda index: _location(folder, name, index))
+        only = unit.location
+        return replace(self, target_size=None).write(rewrite.batches(unit), lambda _: only)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class InThisProcess:
+    """Writes one unit after the other."""
+
+    new_id: Callable[[], uuid.UUID] = uuid.uuid4
+
+    @property
+    def wave_bytes(self) -> int:
+        return 0
+
+    def run(self, rewrite: FileRewrite, units: Sequence[RewriteUnit]) -> Iterator[WrittenFiles]:
+        for unit in units:
+            yield rewrite.target.write_unit(rewrite, unit, rewrite.target.folder, str(self.new_id()))
+
+
+_LOCAL: Final = InThisProcess()
+
 
 def rewritten_location(folder: str, name: uuid.UUID) -> str:
     """Where a file that was written anew goes."""
-    return join(folder, f"rewritten-{name}.parquet")
+    return _location(folder, str(name), 0)
+
+
+def file_sizes(files: pa.RecordBatch) -> list[int]:
+    """Bytes of each file of DATA_FILE_SCHEMA or ADD_SCHEMA."""
+    name = "file_size_in_bytes" if "file_size_in_bytes" in files.schema.names else "size"
+    sizes: list[int] = files.column(name).to_pylist()
+    return sizes
+
+
+def _location(folder: str, name: str, index: int) -> str:
+    return join(folder, f"rewritten-{name}{f'-{index}' if index else ''}.parquet")
 
 
 class IcebergRewriter:
@@ -66,6 +155,8 @@ class IcebergRewriter:
         physical_names: Mapping[int, str],
         type_mappings: Mapping[str, str],
         with_lineage: bool,
+        runner: RewriteRunner = _LOCAL,
+        target_size: int | None = None,
     ) -> None:
         """schema: in which the snapshot is read. with_lineage: row ids are written into the files."""
         self._columns = _renamed(schema.fields, physical_names)
@@ -79,7 +170,8 @@ class IcebergRewriter:
         )
         fields = mapped_fields(read_fields(self._columns, variant_as_json=False), self._columns, self._mappings)
         lineage = read_fields(LINEAGE_FIELDS) if with_lineage else ()
-        self._target = RewriteTarget(storage=storage, folder=folder, fields=(*fields, *lineage))
+        self.target = RewriteTarget(storage=storage, folder=folder, fields=(*fields, *lineage), target_size=target_size)
+        self.runner = runner
 
     def rewrite(
         self,
@@ -92,15 +184,23 @@ class IcebergRewriter:
 
         deleted: the deleted positions of some files, by row. locations: of the new files, by row; else new names.
         """
-        no_deletes = DeleteIndex((), unpartitioned_spec_ids=frozenset()).match([files])[0]
-        for task in tasks(files, no_deletes):
-            deletes = FileDeletes(positions=deleted.get(task.row), equality=())
-            location = None if locations is None else locations[task.row]
-            yield task.row, self._target.write(self._batches(task, deletes), location=location)
+        units = [
+            RewriteUnit(
+                files=files.slice(row, 1),
+                deleted={0: deleted[row]} if row in deleted else NO_DELETES,
+                location=None if locations is None else locations[row],
+            )
+            for row in range(files.num_rows)
+        ]
+        yield from enumerate(self.runner.run(self, units))
 
-    def _batches(self, task: DataFileTask, deletes: FileDeletes) -> Iterator[pa.RecordBatch]:
-        for batch in self._scan.file_batches(task, deletes):
-            yield convert_columns(batch, self._columns, self._mappings)
+    def batches(self, unit: RewriteUnit) -> Iterator[pa.RecordBatch]:
+        """The live rows of a unit's files, one file after the other."""
+        no_deletes = DeleteIndex((), unpartitioned_spec_ids=frozenset()).match([unit.files])[0]
+        for task in tasks(unit.files, no_deletes):
+            deletes = FileDeletes(positions=unit.deleted.get(task.row), equality=())
+            for batch in self._scan.file_batches(task, deletes):
+                yield convert_columns(batch, self._columns, self._mappings)
 
 
 class DeltaRewriter:
@@ -115,6 +215,8 @@ class DeltaRewriter:
         folder: str,
         partition_timezone: str,
         with_lineage: bool,
+        runner: RewriteRunner = _LOCAL,
+        target_size: int | None = None,
     ) -> None:
         """schema: the target's. with_lineage: row ids and commit versions are written into the files."""
         self._source = source
@@ -123,20 +225,22 @@ class DeltaRewriter:
         self._with_lineage = with_lineage
         lineage = read_fields(LINEAGE_FIELDS) if with_lineage else ()
         fields = read_fields(schema.fields, variant_as_json=False)
-        self._target = RewriteTarget(storage=storage, folder=folder, fields=(*fields, *lineage))
+        self.target = RewriteTarget(storage=storage, folder=folder, fields=(*fields, *lineage), target_size=target_size)
+        self.runner = runner
 
     def rewrite(self, adds: pa.RecordBatch) -> Iterator[tuple[int, WrittenFiles]]:
         """The live rows of each file (ADD_SCHEMA) in a new one, with the row it stands in."""
-        for row in range(adds.num_rows):
-            yield row, self._target.write(self._batches(adds.slice(row, 1)))
+        units = [RewriteUnit(files=adds.slice(row, 1)) for row in range(adds.num_rows)]
+        yield from enumerate(self.runner.run(self, units))
 
-    def _batches(self, add: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
+    def batches(self, unit: RewriteUnit) -> Iterator[pa.RecordBatch]:
+        """The live rows of a unit's files, one file after the other."""
         rows = scan_delta(
             self._source.snapshot,
             columns=self._names,
             with_lineage=self._with_lineage,
             variant_as_json=False,
-            files=[add],
+            files=[unit.files],
             partition_timezone=self._partition_timezone,
         )
         for batch in rows.batches():

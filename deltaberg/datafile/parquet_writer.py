@@ -21,7 +21,9 @@ from deltaberg.datafile.projection import Projection, ReadField
 from deltaberg.errors import DeltabergError
 from deltaberg.storage import Storage, StorageError
 
-_ROW_GROUP_BYTES = 64 << 20
+ROW_GROUP_BYTES = 64 << 20
+"""How much Arrow data makes a row group."""
+
 _ROW_GROUP_ROWS = 1 << 20
 _VARIANT_GROUP = pa.struct([pa.field("metadata", pa.binary(), False), pa.field("value", pa.binary(), False)])
 _NO_VALUES: Mapping[bytes, bytes] = MappingProxyType({})
@@ -84,7 +86,7 @@ class ParquetFileWriter:
     """Writes batches into one file or, with ``target_size``, into as many as that size asks for.
 
     ``location`` names the n-th file. Batches may have more columns than ``schema``, in any order; they are matched by
-    name. A row group holds about 64 MiB of Arrow data; a file is closed after the row group that reaches
+    name. A row group holds about ``row_group_bytes`` of Arrow data; a file is closed after the row group that reaches
     ``target_size`` bytes. Nothing is written when there are no rows. When the body of the ``with`` statement raises,
     none of the files is left behind.
 
@@ -98,6 +100,7 @@ class ParquetFileWriter:
         schema: pa.Schema,
         *,
         target_size: int | None = None,
+        row_group_bytes: int = ROW_GROUP_BYTES,
         compression: str = "zstd",
         key_values: Mapping[bytes, bytes] = _NO_VALUES,
     ) -> None:
@@ -107,6 +110,7 @@ class ParquetFileWriter:
         self._schema = schema.remove_metadata()
         self._key_values = dict(key_values)
         self._target_size = target_size
+        self._row_group_bytes = row_group_bytes
         self._compression = compression
         self._fields = tuple(_read_field(field) for field in schema)
         self._metrics = MetricsBuilder(schema)
@@ -124,7 +128,7 @@ class ParquetFileWriter:
             self._pending.append(pa.RecordBatch.from_arrays(fitted.columns, schema=self._schema))
             self._pending_bytes += fitted.nbytes
             self._pending_rows += fitted.num_rows
-            if self._pending_bytes >= _ROW_GROUP_BYTES or self._pending_rows >= _ROW_GROUP_ROWS:
+            if self._pending_bytes >= self._row_group_bytes or self._pending_rows >= _ROW_GROUP_ROWS:
                 self._flush()
 
     def finish(self) -> WrittenFiles:

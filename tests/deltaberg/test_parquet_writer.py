@@ -193,19 +193,13 @@ def test_float_metrics_hold_for_any_values(parts: list[list[float | None]]) -> N
         assert leaf.lower[0].as_py() is None
 
 
-@pytest.fixture
-def small_row_groups(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("deltaberg.datafile.parquet_writer._ROW_GROUP_BYTES", 64 << 10)
-
-
-@pytest.mark.usefixtures("small_row_groups")
 def test_files_roll_at_the_target_size(storage: Storage, tmp_path: Path) -> None:
     schema = parquet_schema([field("b", pa.binary(), 1)])
     batches = [
         pa.RecordBatch.from_arrays([pa.array([os.urandom(1 << 10) for _ in range(32)], pa.binary())], ["b"])
         for _ in range(9)
     ]
-    written = write(storage, tmp_path, schema, *batches, target_size=100 << 10)
+    written = write(storage, tmp_path, schema, *batches, target_size=100 << 10, row_group_bytes=64 << 10)
     assert written.files["record_count"].to_pylist() == [128, 128, 32]
     assert [len(offsets) for offsets in written.files["split_offsets"].to_pylist()] == [2, 2, 1]
     assert [len(written.leaves[0].lower), written.leaves[0].value_count.to_pylist()] == [3, [128, 128, 32]]
@@ -236,13 +230,13 @@ def test_batches_are_matched_by_name_and_promoted(storage: Storage, tmp_path: Pa
         write(storage, tmp_path, schema, pa.RecordBatch.from_pydict({"a": ["text"], "b": ["x"]}))
 
 
-@pytest.mark.usefixtures("small_row_groups")
 def test_after_a_failure_no_file_is_left_behind(storage: Storage, tmp_path: Path) -> None:
     schema = parquet_schema([field("b", pa.binary(), 1)])
     big = pa.RecordBatch.from_arrays([pa.array([os.urandom(1 << 10) for _ in range(70)], pa.binary())], ["b"])
 
     def fail() -> None:
-        with ParquetFileWriter(storage, lambda number: f"{tmp_path}/{number}", schema, target_size=1) as writer:
+        name = lambda number: f"{tmp_path}/{number}"  # noqa: E731
+        with ParquetFileWriter(storage, name, schema, target_size=1, row_group_bytes=64 << 10) as writer:
             writer.write(big)
             writer.write(big)
             assert sorted(os.listdir(tmp_path)) == ["0", "1"]
