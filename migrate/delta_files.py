@@ -11,7 +11,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from deltaberg.delta.add_path import location_array
-from deltaberg.migrate.footers import FooterSurvey, name_pattern, read_row_counts
+from deltaberg.delta.deletion_vector import descriptors
+from deltaberg.migrate.footers import ONE_BY_ONE, FooterSurvey, look_at_all, name_pattern
 from deltaberg.migrate.locations import real_locations
 from deltaberg.migrate.source import DeltaSource
 
@@ -64,17 +65,30 @@ class DeltaFileReader:
         """The same for a batch of ADD_SCHEMA."""
         locations = real_locations(self._source.storage, location_array(adds, self._source.snapshot.table_root))
         formats = pa.repeat(pa.scalar("parquet"), adds.num_rows)
-        facts = self.survey.observe(locations, formats, _groups(adds, locations))
         counts = pc.struct_field(adds.column("stats"), "num_records")
+        facts = self.survey.observe(locations, formats, _groups(adds, locations), counts)
         if counts.null_count:
             counts = self._counted(counts, locations)
+        vectors = adds.column("deletion_vector")
+        if vectors.null_count < len(vectors):
+            self._look_for(vectors)
         return DeltaFiles(adds=adds, locations=locations, record_counts=counts, facts=facts)
+
+    def _look_for(self, vectors: pa.Array) -> None:
+        """See whether the first files of vectors are there."""
+        stored = vectors.filter(pc.fill_null(pc.not_equal(pc.struct_field(vectors, "storage_type"), "i"), False))
+        found = descriptors(stored if self.survey.deep else stored.slice(0, ONE_BY_ONE))
+        root = self._source.snapshot.table_root
+        self.survey.look_for([each.location(root) for each in found if each is not None])
 
     def _counted(self, counts: pa.Array, locations: pa.Array) -> pa.Array:
         missing = pc.is_null(counts)
         wanted = locations.filter(missing).to_pylist()
         unread = [location for location in wanted if location not in self._row_counts]
-        self._row_counts.update(zip(unread, read_row_counts(self._source.storage, unread), strict=True))
+        for location, file in zip(unread, look_at_all(self._source.storage, unread), strict=True):
+            if file.trouble is not None:
+                self.survey.note_unreadable(location, file.trouble)
+            self._row_counts[location] = file.rows or 0
         return pc.replace_with_mask(counts, missing, pa.array([self._row_counts[each] for each in wanted], pa.int64()))
 
 

@@ -16,7 +16,7 @@ from deltaberg.iceberg.partition_spec import PartitionSpec
 from deltaberg.iceberg.schema import Schema
 from deltaberg.iceberg.transforms import IdentityTransform, TruncateTransform
 from deltaberg.iceberg.types import StringType
-from deltaberg.migrate.footers import FooterSurvey, name_pattern
+from deltaberg.migrate.footers import ONE_BY_ONE, FooterSurvey, name_pattern
 from deltaberg.migrate.locations import real_locations
 from deltaberg.migrate.snapshot_line import SnapshotLine
 from deltaberg.migrate.source import IcebergSource
@@ -36,15 +36,15 @@ class DeltaSurvey:
     """Sums over the files of a line's snapshots, every file counted once.
 
     footers: tells which facts a file has. tallies: by facts and spec id. empty_strings: source ids of partition
-    fields with the empty string as value. deletes: counts of delete files by kind; where the line has several
-    snapshots, of all of them.
+    fields with the empty string as value. deletes: counts of delete files by kind, and the rows that vectors take; where
+    the line has several snapshots, of all of them.
     """
 
     footers: FooterSurvey
     tallies: dict[tuple[int, int], FileTally] = field(default_factory=dict)
     empty_strings: set[int] = field(default_factory=set)
     without_row_id: int = 0
-    deletes: dict[str, int] = field(default_factory=lambda: {"vectors": 0, "position": 0, "equality": 0})
+    deletes: dict[str, int] = field(default_factory=lambda: {"vectors": 0, "position": 0, "equality": 0, "rows": 0})
 
     @property
     def files(self) -> int:
@@ -62,6 +62,8 @@ def survey_delta(source: IcebergSource, line: SnapshotLine, *, deep: bool) -> De
                 _look_at_files(found, source, line.union, new)
         for batch in delete_files(source.table, snapshot):
             _count_deletes(found, batch)
+            paths = batch.column("file_path")
+            found.footers.look_for((paths if deep else paths.slice(0, ONE_BY_ONE)).to_pylist())
     return found
 
 
@@ -72,7 +74,10 @@ def observe(
     locations = real_locations(source.storage, batch.column("file_path"))
     commits = pc.fill_null(batch.column("snapshot_id"), 0).cast(pa.string())
     groups = pc.binary_join_element_wise(commits, name_pattern(locations), "|")
-    return locations, footers.observe(batch.column("file_path"), batch.column("file_format"), groups)
+    facts = footers.observe(
+        batch.column("file_path"), batch.column("file_format"), groups, batch.column("record_count")
+    )
+    return locations, facts
 
 
 def _unseen(batch: pa.RecordBatch, seen: set[str]) -> pa.RecordBatch:
@@ -113,8 +118,10 @@ def _look_for_empty_strings(found: DeltaSurvey, schema: Schema, spec: PartitionS
 
 
 def _count_deletes(found: DeltaSurvey, batch: pa.RecordBatch) -> None:
-    vectors = pc.sum(pc.equal(batch.column("file_format"), PUFFIN)).as_py() or 0
+    is_vector = pc.equal(batch.column("file_format"), PUFFIN)
+    vectors = pc.sum(is_vector).as_py() or 0
     equality = pc.sum(pc.equal(batch.column("content"), EQUALITY_DELETES)).as_py() or 0
     found.deletes["vectors"] += vectors
     found.deletes["equality"] += equality
     found.deletes["position"] += batch.num_rows - vectors - equality
+    found.deletes["rows"] += pc.sum(batch.column("record_count").filter(is_vector)).as_py() or 0

@@ -16,7 +16,7 @@ from deltaberg.iceberg.schema import Schema
 from deltaberg.iceberg.snapshot_ref import MAIN_BRANCH
 from deltaberg.iceberg.transforms import IdentityTransform
 from deltaberg.migrate.delta_survey import DeltaSurvey, survey_delta
-from deltaberg.migrate.footers import FileFacts, FooterSurvey
+from deltaberg.migrate.footers import UNREADABLE, FileFacts, FooterSurvey
 from deltaberg.migrate.iceberg_compat import compat_findings
 from deltaberg.migrate.snapshot_line import SnapshotLine, snapshot_line
 from deltaberg.migrate.source import IcebergSource
@@ -198,6 +198,7 @@ class _Designer:
         )
 
     def _look_at_source(self) -> None:
+        self.findings.extend(self.survey.footers.findings())
         if self.source.snapshot is None:
             self.findings.append(Finding(code=codes.EMPTY_SOURCE, what="snapshots"))
         for kind, code in (
@@ -277,6 +278,8 @@ class _Designer:
         mode: MappingMode,
     ) -> tuple[Obstacle, ...]:
         facts: FileFacts = self.survey.footers.facts[key[0]]
+        if facts is UNREADABLE:
+            return ()
         if facts.fields is None:
             return (Obstacle(code=codes.DATA_FILE_FORMAT, column=facts.format),)
         found = list(

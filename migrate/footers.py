@@ -18,7 +18,9 @@ import pyarrow.compute as pc
 
 from deltaberg.datafile import DataFileError, FileField, ParquetSource, ReadField
 from deltaberg.datafile.file_schema import has_field_ids, walk
-from deltaberg.storage import Storage
+from deltaberg.storage import NotFound, Storage
+from deltaberg.translate import codes
+from deltaberg.translate.findings import Finding
 
 ONE_BY_ONE = 256
 """So many files of a table are looked at one by one; a table of no more is known for certain."""
@@ -65,17 +67,39 @@ def _lacks_id(field: FileField) -> bool:
     return plain and any(_lacks_id(child) for child in field.children)
 
 
-def read_facts(storage: Storage, location: str) -> FileFacts:
+UNREADABLE = FileFacts(format="unreadable")
+"""What is known of a file that is not there or is damaged."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SeenFile:
+    """One file that was looked at. rows: as its footer has them. trouble: why it cannot be read."""
+
+    facts: FileFacts
+    rows: int | None
+    trouble: str | None = None
+
+
+def look_at(storage: Storage, location: str) -> SeenFile:
+    """One Parquet file; one that is not there or is damaged is UNREADABLE. Raises StorageError for all other trouble."""
+    try:
+        return read_facts(storage, location)
+    except (NotFound, DataFileError) as error:
+        return SeenFile(facts=UNREADABLE, rows=None, trouble=str(error))
+
+
+def read_facts(storage: Storage, location: str) -> SeenFile:
     """The facts of one Parquet file. Raises DataFileError, StorageError."""
     with ParquetSource(storage, location) as source:
         leaves = enumerate(source.footer.schema.leaves())
         stored = [number for number, (leaf, _) in leaves if leaf.physical_type == "INT96"]
-        return FileFacts(
+        facts = FileFacts(
             format="parquet",
             fields=tuple(_with_instants(each, frozenset(stored)) for each in source.fields),
             int96=frozenset(stored),
             two_level_lists=tuple(source.footer.schema.two_level_lists()),
         )
+        return SeenFile(facts=facts, rows=source.num_rows)
 
 
 def _with_instants(field: FileField, int96: frozenset[int]) -> FileField:
@@ -85,14 +109,9 @@ def _with_instants(field: FileField, int96: frozenset[int]) -> FileField:
     return replace(field, type=pa.timestamp("us", tz="UTC")) if field.first_leaf in int96 else field
 
 
-def read_row_counts(storage: Storage, locations: Sequence[str]) -> list[int]:
-    """Physical rows of Parquet files, from their footers, in the order given."""
-
-    def rows(location: str) -> int:
-        with ParquetSource(storage, location) as source:
-            return source.num_rows
-
-    return in_parallel(rows, locations)
+def look_at_all(storage: Storage, locations: Sequence[str]) -> list[SeenFile]:
+    """``look_at`` for many, in the order given."""
+    return in_parallel(lambda location: look_at(storage, location), locations)
 
 
 def differs_from_constant(
@@ -145,36 +164,66 @@ class FooterSurvey:
 
     def __init__(self, storage: Storage, *, deep: bool) -> None:
         self._storage = storage
-        self._deep = deep
+        self.deep = deep
         self._seen_one_by_one = 0
         self._of_location: dict[str, int] = {}
         self._of_group: dict[str, int] = {}
         self._index_of: dict[FileFacts, int] = {}
         self.facts: list[FileFacts] = []
         self.footers_read = 0
+        self._unreadable: dict[str, str] = {}
+        self._miscounted: dict[str, str] = {}
+        self._sought: dict[str, None] = {}
 
-    def observe(self, locations: pa.Array, formats: pa.Array, groups: pa.Array) -> Indices:
+    def findings(self) -> list[Finding]:
+        """Files that cannot be read, and files whose rows are not as many as the metadata states; the first one is named."""
+        return [
+            Finding(code=code, what=next(iter(files)), detail=next(iter(files.values())), files=len(files))
+            for code, files in (
+                (codes.FILE_UNREADABLE, self._unreadable),
+                (codes.ROW_COUNT_DIFFERS, self._miscounted),
+            )
+            if files
+        ]
+
+    def note_unreadable(self, location: str, trouble: str) -> None:
+        """A file that somebody else failed to read."""
+        self._unreadable[location] = trouble
+
+    def look_for(self, locations: Sequence[str]) -> None:
+        """See whether files of deletes are there: the first of a table, or all of them on request."""
+        unseen = [location for location in dict.fromkeys(locations) if location not in self._sought]
+        if not self.deep:
+            unseen = unseen[: max(0, ONE_BY_ONE - len(self._sought))]
+        self._sought.update(dict.fromkeys(unseen))
+        for location, there in zip(unseen, in_parallel(self._storage.exists, unseen), strict=True):
+            if not there:
+                self.note_unreadable(location, "no such file")
+
+    def observe(self, locations: pa.Array, formats: pa.Array, groups: pa.Array, record_counts: pa.Array) -> Indices:
         """For every file of a batch, which of ``facts`` describes it. Reads footers of what it has not seen.
 
         locations: where the files are. formats: ``parquet`` ...; the others have no footer that matters.
-        groups: a text that files of one writer and commit share.
+        groups: a text that files of one writer and commit share. record_counts: rows by the metadata, null where it does
+        not say; the files that are looked at are compared.
         """
         rows = len(locations)
         result = np.full(rows, -1, dtype=np.int32)
         self._recall(locations, result)
         self._other_formats(formats, result)
-        budget = rows if self._deep else max(0, ONE_BY_ONE - self._seen_one_by_one)
+        budget = rows if self.deep else max(0, ONE_BY_ONE - self._seen_one_by_one)
         unknown = np.flatnonzero(result < 0)
         one_by_one = unknown[:budget]
         if len(one_by_one):
             self._seen_one_by_one += len(one_by_one)
             chosen = locations.take(pa.array(one_by_one)).to_pylist()
-            found = self._read(chosen)
+            found = self._read(chosen, record_counts.take(pa.array(one_by_one)).to_pylist())
             result[one_by_one] = found
             self._of_location.update(zip(chosen, found, strict=True))
         rest = unknown[budget:]
         if len(rest):
-            result[rest] = self._by_group(locations.take(pa.array(rest)), groups.take(pa.array(rest)))
+            kept = pa.array(rest)
+            result[rest] = self._by_group(locations.take(kept), groups.take(kept), record_counts.take(kept))
         return result
 
     def _recall(self, locations: pa.Array, result: Indices) -> None:
@@ -194,7 +243,7 @@ class FooterSurvey:
                 here = pc.equal(formats, name).to_numpy(zero_copy_only=False)
                 result[here] = self._interned(FileFacts(format=name))
 
-    def _by_group(self, locations: pa.Array, groups: pa.Array) -> Indices:
+    def _by_group(self, locations: pa.Array, groups: pa.Array, record_counts: pa.Array) -> Indices:
         encoded = groups.dictionary_encode()
         names = encoded.dictionary.to_pylist()
         codes = encoded.indices.to_numpy()
@@ -202,17 +251,21 @@ class FooterSurvey:
         first[codes[::-1]] = np.arange(len(codes) - 1, -1, -1)
         unseen = [code for code, name in enumerate(names) if name not in self._of_group]
         if unseen:
-            chosen = locations.take(pa.array(first[unseen])).to_pylist()
-            self._of_group.update(zip((names[code] for code in unseen), self._read(chosen), strict=True))
+            places = pa.array(first[unseen])
+            found = self._read(locations.take(places).to_pylist(), record_counts.take(places).to_pylist())
+            self._of_group.update(zip((names[code] for code in unseen), found, strict=True))
         facts: Indices = np.array([self._of_group[name] for name in names], dtype=np.int32)[codes]
         return facts
 
-    def _read(self, locations: Sequence[str]) -> list[int]:
+    def _read(self, locations: Sequence[str], stated: Sequence[int | None]) -> list[int]:
         self.footers_read += len(locations)
-        return [
-            self._interned(facts)
-            for facts in in_parallel(lambda location: read_facts(self._storage, location), locations)
-        ]
+        seen = look_at_all(self._storage, locations)
+        for location, file, rows in zip(locations, seen, stated, strict=True):
+            if file.trouble is not None:
+                self._unreadable[location] = file.trouble
+            elif rows is not None and rows != file.rows:
+                self._miscounted[location] = f"the metadata states {rows} rows, the file has {file.rows}"
+        return [self._interned(file.facts) for file in seen]
 
     def _interned(self, facts: FileFacts) -> int:
         index = self._index_of.get(facts)

@@ -80,7 +80,7 @@ def design_iceberg(source: DeltaSource, options: ConvertOptions) -> IcebergDesig
     reader = DeltaFileReader(source, deep=options.deep)
     wanted, why = _version_by_schema(schemas, lineage, options)
     survey = _surveyed(source, eras, reader, options, schemas, ids, lineage, wanted)
-    findings = survey.all_findings()
+    findings = [*survey.all_findings(), *reader.survey.findings()]
     if reader.counted_by_footer:
         findings.append(Finding(code=codes.STATISTICS_FROM_FOOTERS, what="row counts", files=reader.counted_by_footer))
     if eras is not None and eras.cut is not None:

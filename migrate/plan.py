@@ -53,9 +53,10 @@ class Plan:
 
     source, target: ``{"format", "location", "version" | "snapshot_id", ...}``; the target's carries what was
     chosen (format version, column mapping mode, table features).
-    files, rows: live data files and the rows that a reader sees, deletes applied.
+    files, rows: live data files and the rows that a reader sees, deletion vectors applied; how many rows position and
+    equality deletes take, only reading them tells. With history, files of all versions and the rows in them.
     shared_files: files both tables will list; rewritten_files: files that are written anew for the target.
-    deletes: ``{"vectors", "position", "equality", "rows"}``.
+    deletes: ``{"vectors", "position", "equality", "rows"}``: delete files by kind, and the rows that vectors take.
     """
 
     source: dict[str, Any]
@@ -175,6 +176,7 @@ def _to_delta(source: IcebergSource, options: ConvertOptions) -> PreparedPlan:
     rewritten = sum(group.files for group in anew)
     findings = [*design.findings, *_engine_findings(options, rewritten, sum(group.bytes for group in anew))]
     files = sum(group.files for group in design.groups)
+    taken = design.deletes["rows"] if len(design.line.snapshots) == 1 else 0
     made = Plan(
         source=describe_source(source),
         target={
@@ -185,7 +187,7 @@ def _to_delta(source: IcebergSource, options: ConvertOptions) -> PreparedPlan:
         },
         items=_items(findings, strict=options.strict),
         files=files,
-        rows=sum(group.rows for group in design.groups),
+        rows=sum(group.rows for group in design.groups) - taken,
         bytes=sum(group.bytes for group in design.groups),
         shared_files=files - rewritten,
         rewritten_files=rewritten,

@@ -307,6 +307,25 @@ REWRITE_ELSEWHERE: Final = Code(
     remedy="Compact the source with its own engine first, or rewrite them here with --engine local.",
     example="two terabytes of ORC files",
 )
+FILE_UNREADABLE: Final = Code(
+    name="file-unreadable",
+    severity=Severity.REFUSE,
+    to=_BOTH,
+    reason="A data or delete file that the source lists is not there or is damaged; what it holds is lost to any target.",
+    remedy="Restore the file or take it out of the source (Delta: FSCK REPAIR TABLE; Iceberg: delete it from the table), or "
+    "choose a version that does not list it. --deep looks at every file.",
+    example="a Delta table after a VACUUM that was too short, a table that was copied without all of its files",
+)
+ROW_COUNT_DIFFERS: Final = Code(
+    name="row-count-differs",
+    severity=Severity.REFUSE,
+    to=_BOTH,
+    reason="The metadata states another number of rows for a file than the file has. Engines answer COUNT(*) from that "
+    "number, and row ids and deletes rest on it.",
+    remedy="Have the source's engine write the file anew (OPTIMIZE, rewrite_data_files). --deep looks at every file; otherwise "
+    "the first files of a table, and one file of every writer and commit, are compared.",
+    example="a Delta log whose numRecords is 10 for a file of 5 rows",
+)
 STATISTICS_FROM_FOOTERS: Final = Code(
     name="row-counts-from-footers",
     severity=Severity.INFO,
