@@ -7,6 +7,7 @@ number of files in the table.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from typing import Literal
 
 import pyarrow as pa
@@ -58,6 +59,19 @@ _REMOVE_MEMBERS = (
 )
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CheckpointPart:
+    """Some of the adds of a checkpoint: those in row groups of one Parquet file, or (None) all of a JSON file.
+
+    files: how many they are by the footer; None where it does not say.
+    """
+
+    version: int
+    location: str
+    row_groups: tuple[int, ...] | None
+    files: int | None
+
+
 class CheckpointReader:
     """One checkpoint. Small actions are read once; file actions are streamed anew for every caller."""
 
@@ -66,6 +80,9 @@ class CheckpointReader:
         self._log_folder = log_folder
         self._checkpoint = checkpoint
         self._small: tuple[LoggedAction, ...] | None = None
+
+    def __getstate__(self) -> dict[str, object]:
+        return {**vars(self), "_small": None}
 
     @property
     def version(self) -> int:
@@ -94,6 +111,67 @@ class CheckpointReader:
         """Tombstones: rows of ``file_actions.remove_rows``, a batch at a time."""
         return self._rows("remove", partition_names)
 
+    def parts(self, *, files_per_part: int) -> tuple[CheckpointPart, ...]:
+        """The adds in parts: row groups that follow each other, put together up to so many files.
+
+        Only footers are read. A JSON file is one part. Raises CorruptLog like ``adds``.
+        """
+        sidecars = self._sidecar_locations()
+        found: list[CheckpointPart] = []
+        for file in self._checkpoint.files:
+            if sidecars:
+                self._refuse_rows(file, "add")
+            elif file.form == "parquet":
+                found += self._parts_of_parquet(file.location, files_per_part)
+            else:
+                found.append(CheckpointPart(version=self.version, location=file.location, row_groups=None, files=None))
+        for location in sidecars:
+            found += self._parts_of_parquet(location, files_per_part)
+        return tuple(found)
+
+    def adds_of(self, part: CheckpointPart, partition_names: Sequence[str]) -> Iterator[pa.RecordBatch]:
+        """The rows of ``adds`` that stand in a part."""
+        if part.row_groups is not None:
+            return self._rows_of_parquet(part.location, "add", partition_names, row_groups=part.row_groups)
+        (file,) = (file for file in self._checkpoint.files if file.location == part.location)
+        return self._rows_of_file(file, "add", partition_names)
+
+    def _parts_of_parquet(self, location: str, files_per_part: int) -> list[CheckpointPart]:
+        with (
+            error_context(version=self.version, path=location),
+            open_log_parquet(self._storage, location, version=self.version) as parquet,
+        ):
+            if not parquet.members("add"):
+                return []
+            counts = [parquet.values_of("add.path", row_groups=[group]) for group in range(parquet.num_row_groups)]
+            rows = [parquet.rows_of(group) for group in range(parquet.num_row_groups)]
+        parts: list[CheckpointPart] = []
+        chosen: list[int] = []
+        size = 0
+        for group in [*(group for group, count in enumerate(counts) if count != 0), None]:
+            most = 0 if group is None else rows[group] if counts[group] is None else counts[group] or 0
+            if chosen and (group is None or size + most > files_per_part):
+                known = [counts[each] for each in chosen]
+                files = None if None in known else sum(count or 0 for count in known)
+                parts.append(
+                    CheckpointPart(version=self.version, location=location, row_groups=tuple(chosen), files=files)
+                )
+                chosen, size = [], 0
+            if group is not None:
+                chosen.append(group)
+                size += most
+        return parts
+
+    def _refuse_rows(self, file: LogFile, action: Literal["add", "remove"]) -> None:
+        """File actions stand in sidecars or in the checkpoint itself, not in both."""
+        for rows in self._rows_of_file(file, action, ()):
+            if rows.num_rows:
+                raise CorruptLog(
+                    f"Cannot read the checkpoint: it has {action} actions itself and in sidecars (expected one place)",
+                    version=self.version,
+                    path=file.location,
+                )
+
     def _check_v2(self, small: Sequence[LoggedAction]) -> None:
         """PROTOCOL "V2 Spec": one checkpointMetadata, of this version; V1 checkpoints have none and no sidecars."""
         versions = [action.body.get("version") for action in small if action.name == "checkpointMetadata"]
@@ -117,14 +195,10 @@ class CheckpointReader:
     def _rows(self, action: Literal["add", "remove"], partition_names: Sequence[str]) -> Iterator[pa.RecordBatch]:
         sidecars = self._sidecar_locations()
         for file in self._checkpoint.files:
-            for rows in self._rows_of_file(file, action, partition_names):
-                if sidecars and rows.num_rows:
-                    raise CorruptLog(
-                        f"Cannot read the checkpoint: it has {action} actions itself and in sidecars (expected one place)",
-                        version=self.version,
-                        path=file.location,
-                    )
-                yield rows
+            if sidecars:
+                self._refuse_rows(file, action)
+            else:
+                yield from self._rows_of_file(file, action, partition_names)
         for location in sidecars:
             yield from self._rows_of_parquet(location, action, partition_names)
 
@@ -171,7 +245,12 @@ class CheckpointReader:
                             yield small_action_of(name, body, version=self.version, location=location)
 
     def _rows_of_parquet(
-        self, location: str, action: Literal["add", "remove"], partition_names: Sequence[str]
+        self,
+        location: str,
+        action: Literal["add", "remove"],
+        partition_names: Sequence[str],
+        *,
+        row_groups: Sequence[int] | None = None,
     ) -> Iterator[pa.RecordBatch]:
         members, rows = (_ADD_MEMBERS, add_rows) if action == "add" else (_REMOVE_MEMBERS, remove_rows)
         with (
@@ -185,7 +264,7 @@ class CheckpointReader:
             parsed = parquet.values_of("add.stats_parsed.numRecords")
             if "add.stats" in columns and parsed is not None and parsed == parquet.values_of("add.stats"):
                 columns.remove("add.stats")  # as many structs as texts, and structs need no parsing
-            for batch in parquet.batches(columns) if columns else ():
+            for batch in parquet.batches(columns, row_groups=row_groups) if columns else ():
                 structs = batch.column(action)
                 structs = structs.filter(pc.is_valid(structs)) if structs.null_count else structs
                 if len(structs):

@@ -53,10 +53,10 @@ class LogParquet:
                     found.add(action)
         return tuple(action for action in actions if action in found)
 
-    def values_of(self, column: str) -> int | None:
-        """How many values a leaf column holds by the footer; None where the footer does not say."""
+    def values_of(self, column: str, *, row_groups: Sequence[int] | None = None) -> int | None:
+        """How many values a leaf column holds by the footer, in all or some row groups; None where it does not say."""
         total = 0
-        for group in range(self.num_row_groups):
+        for group in range(self.num_row_groups) if row_groups is None else row_groups:
             metadata = self._file.metadata.row_group(group)
             for index in range(metadata.num_columns):
                 chunk = metadata.column(index)
@@ -69,6 +69,10 @@ class LogParquet:
             else:
                 return None
         return total
+
+    def rows_of(self, row_group: int) -> int:
+        """The rows of a row group."""
+        return int(self._file.metadata.row_group(row_group).num_rows)
 
     def batches(self, columns: Sequence[str], *, row_groups: Sequence[int] | None = None) -> Iterator[pa.RecordBatch]:
         """Batches of columns, named by dotted prefix, of all or some row groups."""

@@ -7,7 +7,7 @@ a later commit mentions them, so they stream by.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 import pyarrow as pa
@@ -46,6 +46,10 @@ class ReplayedFiles:
     paths: pa.Array = field(repr=False)
     logical_files: pa.Array = field(repr=False)
     live_paths: pa.Array = field(repr=False)
+
+    def without_rows(self) -> ReplayedFiles:
+        """Only the keys: enough to say which files of a checkpoint are still live."""
+        return replace(self, adds=self.adds.slice(0, 0), removes=self.removes.slice(0, 0))
 
     def keep_unmentioned(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """The adds of a checkpoint that no later commit touches.

@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from deltaberg.delta.actions import DomainMetadata, Txn
 from deltaberg.delta.add_file import add_rows_with_stats, table_add_schema
-from deltaberg.delta.checkpoint_reader import CheckpointReader
+from deltaberg.delta.checkpoint_reader import CheckpointPart, CheckpointReader
 from deltaberg.delta.checksum import FileTotals, read_checksum
 from deltaberg.delta.column_mapping import ColumnMapping
 from deltaberg.delta.commit_json import FileActions, LoggedAction, parse_file_actions, read_action_lines
@@ -40,6 +40,8 @@ class Snapshot:
 
     Opening reads the commits after the checkpoint and the small actions of the checkpoint. Raises what reading them
     raises: CorruptLog for a broken log, UnsupportedDeltaFeature for what the protocol needs and deltaberg lacks.
+
+    A pickled snapshot leaves the file actions of those commits behind; they are read again when they are needed.
     """
 
     def __init__(self, storage: Storage, table_root: str, log_folder: str, segment: LogSegment) -> None:
@@ -53,6 +55,18 @@ class Snapshot:
         )
         with error_context(table=table_root, version=self.version):
             self._load()
+
+    def __getstate__(self) -> dict[str, object]:
+        state = {name: value for name, value in vars(self).items() if name != "tail"}
+        return {**state, "timestamp_ms": self.timestamp_ms}
+
+    @cached_property
+    def tail(self) -> ReplayedFiles | None:
+        """The file actions of the commits after the checkpoint, reconciled; None where there are none."""
+        with error_context(table=self.table_root, version=self.version):
+            self._load()
+        found: ReplayedFiles | None = vars(self)["tail"]
+        return found
 
     def _load(self) -> None:
         base = () if self._checkpoint is None else self._checkpoint.small_actions()
@@ -73,7 +87,7 @@ class Snapshot:
                 break
             # A later commit changed the partition columns: read the values under their names.
             names = self._partition_names
-        self._replayed: ReplayedFiles | None = replay_file_actions(pieces)
+        self.tail = replay_file_actions(pieces)
         checksum = self.segment.checksum
         self._checksum = None if checksum is None else read_checksum(self.storage, checksum)
         if self._checksum is not None:
@@ -148,7 +162,7 @@ class Snapshot:
         """
         with error_context(table=self.table_root, version=self.version):
             totals, paths = FileTotals(), PathFingerprints()
-            for adds in in_order(lambda rows: add_rows_with_stats(rows, self.add_schema), self._live_rows()):
+            for adds in self.with_stats(self._live_rows()):
                 totals = totals.plus(adds)
                 paths.add(adds.column("path"))
                 yield adds
@@ -156,14 +170,49 @@ class Snapshot:
             if self._checksum is not None and check_totals:
                 self._checksum.check_files(totals)
 
+    def checkpoint_parts(self, *, files_per_part: int) -> tuple[CheckpointPart, ...]:
+        """The checkpoint's files in parts of about so many, which ``part_files`` reads one by one.
+
+        With the adds of ``tail`` they are all files of the version. Only the footers are read.
+        """
+        with error_context(table=self.table_root, version=self.version):
+            return () if self._checkpoint is None else self._checkpoint.parts(files_per_part=files_per_part)
+
+    def part_files(self, part: CheckpointPart, tail: ReplayedFiles | None) -> Iterator[pa.RecordBatch]:
+        """The live files of a part of the checkpoint, like ``add_files``; ``tail`` may be ``without_rows``.
+
+        What only shows in all parts together is for ``check_parts``.
+        """
+        assert self._checkpoint is not None
+        with error_context(table=self.table_root, version=self.version):
+            rows = self._checkpoint.adds_of(part, self._partition_names)
+            yield from self.with_stats(rows if tail is None else tail.keep_unmentioned(rows))
+
+    def with_stats(self, rows: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """Batches of ``add_schema`` from live rows of the log, such as some of ``tail.adds``."""
+        return in_order(lambda batch: add_rows_with_stats(batch, self.add_schema), rows)
+
+    def check_parts(self, totals: FileTotals, *, repeated: bool) -> None:
+        """What ``add_files`` checks at its end, for files that were read in parts.
+
+        totals: of all of them. repeated: whether some fingerprint of a path (``path_fingerprints``) occurred twice;
+        then the log is read once more. Raises CorruptLog.
+        """
+        with error_context(table=self.table_root, version=self.version):
+            if repeated:
+                for _ in self.add_files(check_totals=False):
+                    pass
+            if self._checksum is not None:
+                self._checksum.check_files(totals)
+
     def remove_files(self) -> Iterator[pa.RecordBatch]:
         """Tombstones: rows of ``file_actions.remove_rows``, expired ones included."""
         with error_context(table=self.table_root, version=self.version):
             if self._checkpoint is not None:
                 rows = self._checkpoint.removes(self._partition_names)
-                yield from rows if self._replayed is None else self._replayed.keep_unmentioned_tombstones(rows)
-            if self._replayed is not None:
-                yield from self._replayed.removes.to_batches()
+                yield from rows if self.tail is None else self.tail.keep_unmentioned_tombstones(rows)
+            if self.tail is not None:
+                yield from self.tail.removes.to_batches()
 
     def _refuse_repeated_paths(self, paths: PathFingerprints) -> None:
         suspects = paths.repeated()
@@ -181,9 +230,9 @@ class Snapshot:
     def _live_rows(self) -> Iterator[pa.RecordBatch]:
         if self._checkpoint is not None:
             rows = self._checkpoint.adds(self._partition_names)
-            yield from rows if self._replayed is None else self._replayed.keep_unmentioned(rows)
-        if self._replayed is not None:
-            yield from self._replayed.adds.to_batches(max_chunksize=BATCH_ROWS)
+            yield from rows if self.tail is None else self.tail.keep_unmentioned(rows)
+        if self.tail is not None:
+            yield from self.tail.adds.to_batches(max_chunksize=BATCH_ROWS)
 
 
 def _partition_names_of(actions: Sequence[LoggedAction]) -> tuple[str, ...]:
