@@ -1,7 +1,11 @@
-"""Paths of file actions: URIs, relative to the table's root or absolute. PROTOCOL "Add File and Remove File"."""
+"""Paths of file actions: URIs, relative to the table's root or absolute. PROTOCOL "Add File and Remove File".
+
+A relative one may begin with ``../``, as a URI reference may: the file is beside the table then.
+"""
 
 from __future__ import annotations
 
+import re
 from typing import cast
 from urllib.parse import unquote_to_bytes
 
@@ -14,6 +18,8 @@ from deltaberg.delta.errors import CorruptLog
 # A scheme counts when a slash follows its colon; ``a:b`` is the name of a file.
 _ABSOLUTE = r"^(?:/|[A-Za-z][A-Za-z0-9+.\-]*:/)"
 _LOCAL_SPELLING = r"(?i)^file:(?:///+|//localhost/+|/)"
+_UP = "../"
+_ROOT = re.compile(r"[A-Za-z][A-Za-z0-9+.\-]*://[^/]*/|[A-Za-z][A-Za-z0-9+.\-]*:/|/")
 _PERCENT = ord("%")
 _HEX = np.full(256, 255, dtype=np.uint8)
 _HEX[np.frombuffer(b"0123456789", dtype=np.uint8)] = np.arange(10)
@@ -31,7 +37,7 @@ def location_array(paths: pa.RecordBatch | pa.Array, table_root: str) -> pa.Arra
     absolute = pc.match_substring_regex(texts, _ABSOLUTE)
     if pc.all(absolute, min_count=0).as_py():
         return decoded
-    joined = pc.binary_join_element_wise(pa.scalar(_folder(table_root)), decoded, "")
+    joined = _join(texts, decoded, _folder(table_root))
     if not pc.any(absolute, min_count=0).as_py():
         return joined
     return pc.if_else(absolute, decoded, joined)
@@ -101,6 +107,25 @@ def path_keys(paths: pa.Array) -> pa.Array:
 
 def _folder(table_root: str) -> str:
     return table_root if table_root.endswith("/") else f"{table_root}/"
+
+
+def _join(texts: pa.Array, decoded: pa.Array, folder: str) -> pa.Array:
+    """The decoded paths below ``folder``, or below as many folders above it as the text begins with ``../``."""
+    joined = pc.binary_join_element_wise(pa.scalar(folder), decoded, "")
+    climbing = pc.starts_with(texts, _UP)
+    while pc.any(climbing, min_count=0).as_py():
+        folder = _parent(folder)
+        texts, decoded = (pc.utf8_slice_codeunits(each, len(_UP)) for each in (texts, decoded))
+        joined = pc.if_else(climbing, pc.binary_join_element_wise(pa.scalar(folder), decoded, ""), joined)
+        climbing = pc.and_(climbing, pc.starts_with(texts, _UP))
+    return joined
+
+
+def _parent(folder: str) -> str:
+    """The folder above, with its slash; the root of a store is its own (RFC 3986 section 5.2.4)."""
+    root = _ROOT.match(folder)
+    start = root.end() if root else 0
+    return folder[:start] + "".join(folder[start:].rstrip("/").rpartition("/")[:2])
 
 
 def _string_buffers(array: pa.Array) -> tuple[np.ndarray, np.ndarray]:

@@ -129,14 +129,27 @@ def iceberg_to_delta_adds(
 
 
 def encode_paths(locations: pa.Array, table_root: str) -> pa.Array:
-    """``add.path`` of locations: relative to the table's folder where they are below it, else absolute; URI-encoded.
+    """``add.path`` of locations: relative to the table's folder where they are on the same disk, else absolute; URI-encoded.
 
-    A local absolute path stays without scheme: DuckDB takes ``file:`` paths for relative ones.
+    A local file outside the folder is reached by ``../``. Spark spells an absolute path anew when it removes the file
+    (``/a`` becomes ``file:///a``), readers that compare spellings then still see it; its writer of deletion vectors fails on
+    absolute paths, and DuckDB takes those with ``file:`` for relative ones. ``../`` is read and written by all of them.
     """
     folder = table_root if table_root.endswith("/") else f"{table_root}/"
-    below = pc.starts_with(locations, folder)
-    relative = pc.if_else(below, pc.utf8_slice_codeunits(locations, len(folder)), locations)
+    relative, below, up = locations, pc.starts_with(locations, folder), ""
+    inside = below
+    while True:
+        relative = pc.if_else(inside, _prefixed(up, pc.utf8_slice_codeunits(locations, len(folder))), relative)
+        if folder == "/" or not folder.startswith("/") or pc.all(below, min_count=0).as_py():
+            break
+        folder, up = f"{folder[:-1].rpartition('/')[0]}/", f"{up}../"
+        inside = pc.and_(pc.invert(below), pc.starts_with(locations, folder))
+        below = pc.or_(below, inside)
     return _protect_colon(encode_uri(relative), below)
+
+
+def _prefixed(prefix: str, texts: pa.Array) -> pa.Array:
+    return pc.binary_join_element_wise(pa.scalar(prefix), texts, "") if prefix else texts
 
 
 def encode_uri(texts: pa.Array) -> pa.Array:

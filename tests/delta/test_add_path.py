@@ -22,6 +22,11 @@ ROOT = "/warehouse/t"
         ("p=a%20b/part.parquet", "/warehouse/t/p=a b/part.parquet"),
         ("p=50%2525/x", "/warehouse/t/p=50%25/x"),
         ("p=../x", "/warehouse/t/p=../x"),
+        ("../x/a%20b", "/warehouse/x/a b"),
+        ("../../x", "/x"),
+        ("../../../x", "/x"),
+        ("%2E%2E/x", "/warehouse/t/../x"),
+        ("..x/y", "/warehouse/t/..x/y"),
         ("ts=2024-01-01 10:00:00/x", "/warehouse/t/ts=2024-01-01 10:00:00/x"),
         ("a:b", "/warehouse/t/a:b"),
         ("p=ünï/x", "/warehouse/t/p=ünï/x"),
@@ -39,6 +44,21 @@ def test_a_path_becomes_one_location(path: str, location: str, root: str) -> Non
     assert location_of(path, root) == location
     together = location_array(pa.array([path, "other%20one", path]), root).to_pylist()
     assert together == [location, "/warehouse/t/other one", location]
+
+
+@pytest.mark.parametrize(
+    ("root", "path", "location"),
+    [
+        ("s3://b/w/t", "../x", "s3://b/w/x"),
+        ("s3://b/w/t", "../../../x", "s3://b/x"),
+        ("file:/w/t", "../x", "file:/w/x"),
+        ("file:/w/t", "../../../x", "file:/x"),
+        ("file:///w/t", "../../x", "file:///x"),
+        ("/w/ü/日", "../../a%20b", "/w/a b"),
+    ],
+)
+def test_a_path_may_lead_out_of_the_table_but_not_out_of_its_store(root: str, path: str, location: str) -> None:
+    assert location_array(pa.array([path, "in/x", None]), root).to_pylist() == [location, f"{root}/in/x", None]
 
 
 def test_the_paths_of_a_batch_are_taken_from_its_column() -> None:

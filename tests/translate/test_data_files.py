@@ -22,8 +22,11 @@ segment = st.text(st.characters(codec="utf-8", exclude_characters="\0/"), min_si
         ("/w/t/a:b.parquet", "a%3Ab.parquet"),
         ("/w/t/d/a:b.parquet", "d/a:b.parquet"),
         ("/w/t/ü/日本.parquet", "ü/日本.parquet"),
-        ("/w/other/x y.parquet", "/w/other/x%20y.parquet"),
-        ("/w/t2/x.parquet", "/w/t2/x.parquet"),
+        ("/w/other/x y.parquet", "../other/x%20y.parquet"),
+        ("/w/t2/x.parquet", "../t2/x.parquet"),
+        ("/w/a:b.parquet", "../a:b.parquet"),
+        ("/far/50%/x.parquet", "../../far/50%25/x.parquet"),
+        ("/x.parquet", "../../x.parquet"),
         ("s3://bucket/a b.parquet", "s3://bucket/a%20b.parquet"),
     ],
 )
@@ -40,3 +43,20 @@ def test_a_reader_gets_back_the_location_whatever_it_is_called(parts: list[list[
     locations = pa.array([f"{root if inside else '/elsewhere'}/{'/'.join(each)}" for each in parts])
     paths = encode_paths(locations, root)
     assert location_array(paths, root).to_pylist() == locations.to_pylist()
+
+
+def test_a_file_of_a_store_outside_the_table_keeps_its_absolute_location() -> None:
+    locations = pa.array(["/w/x.parquet", "s3://bucket/u/x.parquet", "s3://bucket/t/x.parquet"])
+    assert encode_paths(locations, "s3://bucket/t").to_pylist() == [
+        "/w/x.parquet",
+        "s3://bucket/u/x.parquet",
+        "x.parquet",
+    ]
+
+
+@given(st.lists(st.lists(st.sampled_from(["w", "t", "a b", "50%"]), min_size=1, max_size=4), max_size=5))
+def test_every_place_on_a_disk_is_reached_from_the_table(parts: list[list[str]]) -> None:
+    locations = pa.array([f"/{'/'.join(each)}/x.parquet" for each in parts], pa.string())
+    paths = encode_paths(locations, "/w/t")
+    assert not any(path.startswith("/") for path in paths.to_pylist())
+    assert location_array(paths, "/w/t").to_pylist() == locations.to_pylist()
