@@ -27,7 +27,7 @@ _DICTIONARY = ["add.partitionValues.key_value.key", "remove.partitionValues.key_
 
 
 class CheckpointKind(Enum):
-    """The layouts that this writer makes; multi-part checkpoints are deprecated and never written."""
+    """The layouts of a checkpoint that one process writes; multi-part ones are written by ``create_in_parts`` alone."""
 
     CLASSIC = "n.checkpoint.parquet, V1 spec"
     V2_PARQUET = "n.checkpoint.u.parquet with sidecars"
@@ -52,18 +52,20 @@ class CheckpointState:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LastCheckpoint:
-    """What ``_last_checkpoint`` says about the checkpoint that was written."""
+    """What ``_last_checkpoint`` says about the checkpoint that was written. parts: of a multi-part one."""
 
     version: int
     size: int
-    size_in_bytes: int
+    size_in_bytes: int | None
     num_of_add_files: int
+    parts: int | None = None
 
     def to_json(self) -> dict[str, object]:
         members: dict[str, object] = {
             "version": self.version,
             "size": self.size,
-            "sizeInBytes": self.size_in_bytes,
+            **({} if self.parts is None else {"parts": self.parts}),
+            **({} if self.size_in_bytes is None else {"sizeInBytes": self.size_in_bytes}),
             "numOfAddFiles": self.num_of_add_files,
         }
         return {**members, "checksum": last_checkpoint_checksum(members)}
@@ -117,8 +119,26 @@ def write_checkpoint(
         size_in_bytes=storage.head(location).size + sidecar_bytes,
         num_of_add_files=counts.adds,
     )
-    _point_to(storage, log_folder, last)
+    point_to(storage, log_folder, last)
     return last
+
+
+def write_checkpoint_part(
+    storage: Storage,
+    location: str,
+    state: CheckpointState,
+    *,
+    small: Callable[[], tuple[tuple[str, Mapping[str, object]], ...]],
+) -> None:
+    """Write one file of a multi-part checkpoint: the files of ``state``, then the small actions, asked for once the files
+    have passed. Nothing is there when it fails. Raises StorageError."""
+    types = {name: SMALL_ACTIONS[name] for name in _V1_ACTIONS} | _file_types(state)
+    counts = _Counts()
+    with storage.create(location) as sink, _writer(sink, types) as writer:
+        for name, values in _file_groups(state, counts):
+            writer.write_batch(_row_batch(name, values, types))
+        for name, values in _small_groups(small(), counts):
+            writer.write_batch(_row_batch(name, values, types))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -231,7 +251,8 @@ def _writer(sink: pa.NativeFile, types: Mapping[str, pa.DataType]) -> pq.Parquet
     )
 
 
-def _point_to(storage: Storage, log_folder: str, last: LastCheckpoint) -> None:
+def point_to(storage: Storage, log_folder: str, last: LastCheckpoint) -> None:
+    """Write ``_last_checkpoint`` unless a newer checkpoint is on record there."""
     known = hinted_version(storage, log_folder)
     if known is None or known <= last.version:
         content = json.dumps(last.to_json(), separators=(",", ":")).encode()

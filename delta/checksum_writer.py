@@ -33,13 +33,15 @@ class CommittedState:
     transaction_id: str
 
 
-def write_checksum(storage: Storage, log_folder: str, state: CommittedState) -> bool:
+def write_checksum(storage: Storage, log_folder: str, state: CommittedState, *, first: bool | None = None) -> bool:
     """Write the checksum of a committed version if the one before has one; whether it was written.
 
+    first: the state has no version before it; None: where it is version 0.
     Nothing is raised: the commit stands without the file, which readers may not ask for.
     """
     before: Mapping[str, object] = {}
-    if state.version > 0:
+    begins = state.version == 0 if first is None else first
+    if not begins:
         try:
             found = json.loads(storage.get(f"{log_folder}/{checksum_name(state.version - 1)}"))
         except (StorageError, ValueError, RecursionError):
@@ -47,14 +49,14 @@ def write_checksum(storage: Storage, log_folder: str, state: CommittedState) -> 
         if not isinstance(found, dict) or not all(_is_count(found.get(key)) for key in ("numFiles", "tableSizeBytes")):
             return False
         before = found
-    content = json.dumps(_members(state, before), separators=(",", ":"), ensure_ascii=False).encode()
+    content = json.dumps(_members(state, before, first=begins), separators=(",", ":"), ensure_ascii=False).encode()
     with suppress(StorageError):  # somebody else wrote it, or nobody can
         storage.put_if_absent(f"{log_folder}/{checksum_name(state.version)}", content)
         return True
     return False
 
 
-def _members(state: CommittedState, before: Mapping[str, object]) -> dict[str, object]:
+def _members(state: CommittedState, before: Mapping[str, object], *, first: bool) -> dict[str, object]:
     members: dict[str, object] = {
         "txnId": state.transaction_id,
         "tableSizeBytes": _number(before, "tableSizeBytes") + state.added.bytes - state.removed.bytes,
@@ -68,7 +70,7 @@ def _members(state: CommittedState, before: Mapping[str, object]) -> dict[str, o
         ("setTransactions", "appId", state.txns),
         ("domainMetadata", "domain", state.domain_metadata),
     ):
-        merged = _merged(before, key, identity, [action.to_json() for action in actions], first=state.version == 0)
+        merged = _merged(before, key, identity, [action.to_json() for action in actions], first=first)
         if merged is not None:
             members[key] = merged
     members["metadata"] = state.metadata.to_json()
@@ -78,7 +80,7 @@ def _members(state: CommittedState, before: Mapping[str, object]) -> dict[str, o
             "numDeletedRecordsOpt": state.added.deleted_rows - state.removed.deleted_rows,
             "numDeletionVectorsOpt": state.added.vectors - state.removed.vectors,
         }
-        if state.version == 0 or all(_is_count(before.get(key)) for key in counts):
+        if first or all(_is_count(before.get(key)) for key in counts):
             members.update({key: _number(before, key) + change for key, change in counts.items()})
     return members
 

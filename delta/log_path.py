@@ -105,6 +105,11 @@ def checksum_name(version: int) -> str:
     return f"{version:020d}.crc"
 
 
+def checkpoint_part_name(version: int, part: int, parts: int) -> str:
+    """``N.checkpoint.o.p.parquet``; parts count from 1."""
+    return f"{version:020d}.checkpoint.{part:010d}.{parts:010d}.parquet"
+
+
 def first_name_of(version: int) -> str:
     """A name that sorts before every file of that version and after every file of an earlier one."""
     return f"{version:020d}"
