@@ -21,6 +21,7 @@ from deltaberg.migrate.delta_eras import DeltaEras, Era
 from deltaberg.migrate.delta_files import DeltaFiles
 from deltaberg.migrate.iceberg_deletes import DeletePlace
 from deltaberg.migrate.iceberg_entries import DeleteSink, IcebergEntries
+from deltaberg.migrate.iceberg_survey import highest_commit_version
 from deltaberg.migrate.iceberg_writer import IcebergWriter, WrittenIceberg, snapshot_id_of
 from deltaberg.migrate.position import POSITION_KEY, SOURCE_VERSION_KEY
 from deltaberg.translate.history import APPEND, OVERWRITE, delta_to_iceberg_operation
@@ -54,6 +55,7 @@ class IcebergReplay:
         self._eras: DeltaEras = writer.design.eras
         self._live: dict[str, _LiveFile] = {}
         self._entries: dict[int, IcebergEntries] = {}
+        self._last_number = 0
 
     def write(self) -> WrittenIceberg:
         """Commit all snapshots at once. Raises what ``IcebergWriter.write`` raises."""
@@ -81,7 +83,8 @@ class IcebergReplay:
         entries, reader = self._of(era), self._writer.design.reader
         found = [reader.describe(adds) for adds in era.source.snapshot.add_files() if adds.num_rows]
         vectors = any(batch.adds.column("deletion_vector").null_count < batch.adds.num_rows for batch in found)
-        builder = self._begin(transaction, era.first, OVERWRITE if vectors else APPEND)
+        highest = max((highest_commit_version(batch.adds) for batch in found), default=0)
+        builder = self._begin(transaction, era.first, OVERWRITE if vectors else APPEND, highest)
         sink = self._writer.delete_sink()
         with sink:
             builder.add_files(entries.entries(iter(found), sink), keep_inherited=self._writer.design.carries_lineage)
@@ -98,7 +101,8 @@ class IcebergReplay:
             transaction.set_schema(self._writer.design.era_translations[place].schema)
         entries = self._of(era)
         step = self._step(actions)
-        builder = self._begin(transaction, actions.version, _operation(actions, step))
+        highest = highest_commit_version(actions.adds) if actions.adds.num_rows else 0
+        builder = self._begin(transaction, actions.version, _operation(actions, step), highest)
         self._take_out(builder, actions, step)
         sink = self._writer.delete_sink()
         with sink:
@@ -200,13 +204,16 @@ class IcebergReplay:
             self._entries[era.first] = found
         return found
 
-    def _begin(self, transaction: Transaction, version: int, operation: str) -> SnapshotBuilder:
+    def _begin(self, transaction: Transaction, version: int, operation: str, highest: int) -> SnapshotBuilder:
         writer, design = self._writer, self._writer.design
+        number = writer.sequence_number(version, highest)
+        if number is not None:
+            number = self._last_number = max(number, self._last_number + 1)
         return transaction.snapshot(
             operation,
             snapshot_id=snapshot_id_of(writer.position, version),
             timestamp_ms=self._eras.times[version],
-            sequence_number=version + 1 if design.format_version >= 2 else None,
+            sequence_number=number,
             first_row_id=design.lineage.next_row_id if design.carries_lineage and version == self._eras.first else None,
             summary={SOURCE_VERSION_KEY: str(version), POSITION_KEY: writer.position.at(version).to_text()},
         )

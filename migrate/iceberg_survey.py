@@ -46,7 +46,8 @@ Mask = npt.NDArray[np.bool_]
 
 @dataclass(slots=True, kw_only=True)
 class FileTotals:
-    """Sums over the live files. rows: what a reader sees. without_row_id: files without a base row id."""
+    """Sums over the live files. rows: what a reader sees. without_row_id: files without a base row id.
+    highest_commit_version: of all files, which another format's table may have counted in its own way."""
 
     files: int = 0
     rows: int = 0
@@ -54,6 +55,7 @@ class FileTotals:
     vectors: int = 0
     deleted_rows: int = 0
     without_row_id: int = 0
+    highest_commit_version: int = 0
     rewritten_rows: int = 0
     rewritten_bytes: int = 0
 
@@ -83,6 +85,11 @@ class IcebergSurvey:
             for (_, what), (code, files, rows) in self.marks.items()
         ]
         return [*marked, *self.findings]
+
+
+def highest_commit_version(adds: pa.RecordBatch) -> int:
+    """The highest ``defaultRowCommitVersion`` of a batch of files; 0 where none has one."""
+    return int(pc.max(adds.column("default_row_commit_version")).as_py() or 0)
 
 
 class IcebergSurveyor:
@@ -142,6 +149,7 @@ class IcebergSurveyor:
         totals.deleted_rows += pc.sum(deleted).as_py()
         totals.rows += pc.sum(batch.record_counts).as_py() - pc.sum(deleted).as_py()
         totals.without_row_id += batch.adds.column("base_row_id").null_count
+        totals.highest_commit_version = max(totals.highest_commit_version, highest_commit_version(batch.adds))
         too_many = pc.greater(deleted, batch.record_counts)
         if pc.any(too_many).as_py():
             row = pc.index(too_many, True).as_py()

@@ -70,7 +70,7 @@ class IcebergWriter:
                 OVERWRITE if design.totals.vectors else APPEND,
                 snapshot_id=snapshot_id_of(self.position, version),
                 timestamp_ms=self.source.snapshot.timestamp_ms,
-                sequence_number=version + 1 if design.format_version >= 2 else None,
+                sequence_number=self.sequence_number(version, design.totals.highest_commit_version),
                 first_row_id=design.lineage.next_row_id if design.carries_lineage else None,
                 summary={SOURCE_VERSION_KEY: str(version), POSITION_KEY: self.position.to_text()},
             )
@@ -88,6 +88,13 @@ class IcebergWriter:
             rows=entries.written.rows,
             rewritten_files=entries.written.rewritten,
         )
+
+    def sequence_number(self, version: int, highest: int) -> int | None:
+        """Of the snapshot that stands for a version: the version and 1, or ``highest`` of its files' row commit versions
+        where these come from a table that had counted further, since no file is younger than its snapshot."""
+        if self.design.format_version < 2:
+            return None
+        return max(version + 1, highest if self.design.carries_lineage else 0)
 
     def begin(self, schema: Schema) -> Transaction:
         """A new table with that schema; nothing is visible before the transaction is committed."""

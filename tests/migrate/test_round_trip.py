@@ -13,7 +13,8 @@ import pytest
 
 from deltaberg.delta.schema import type_to_json
 from deltaberg.iceberg.create_table import create_table
-from deltaberg.iceberg.partition_spec import PartitionField, PartitionSpec
+from deltaberg.iceberg.live_files import data_files
+from deltaberg.iceberg.partition_spec import UNPARTITIONED, PartitionField, PartitionSpec
 from deltaberg.iceberg.schema import Schema
 from deltaberg.iceberg.table import Table
 from deltaberg.iceberg.transforms import parse_transform
@@ -322,3 +323,43 @@ def _version_3_table(tmp_path: Path) -> str:
     done = convert(open_source(folder, open_storage()), to="iceberg", options=ConvertOptions(format_version=3))
     assert Table.open(done.target, open_storage()).metadata.format_version == 3
     return done.target_metadata
+
+
+def _lineage(place: str) -> dict[str, tuple[int, int]]:
+    """First row id and sequence number of every live file, by its name."""
+    table = Table.open(place, open_storage())
+    return {
+        Path(row["file_path"]).name: (row["first_row_id"], row["sequence_number"])
+        for batch in data_files(table, table.metadata.current_snapshot)
+        for row in batch.select(["file_path", "first_row_id", "sequence_number"]).to_pylist()
+    }
+
+
+@pytest.mark.parametrize("history", ["latest", "all"])
+def test_row_ids_and_the_numbers_of_commits_survive(
+    tmp_path: Path, write_iceberg_file: Any, delete_from_iceberg: Any, opened: Any, history: Any
+) -> None:
+    """The files come from the fourth commit at most, yet the first Delta version has them all."""
+    root = str(tmp_path / "iceberg")
+    schema = Schema(schema_id=0, fields=(NestedField(field_id=1, name="n", required=False, type=LongType()),))
+    with create_table(open_storage(), root, schema=schema, spec=UNPARTITIONED, format_version=3) as transaction:
+        transaction.commit()
+    for number in range(4):
+        piece = write_iceberg_file(root, schema, pa.table({"n": [number, number + 10]}), UNPARTITIONED)
+        with Table.open(root, open_storage()).transaction() as transaction:
+            transaction.snapshot("append").add_files(piece, 0)
+            place = transaction.commit().metadata_location
+    place = delete_from_iceberg(place, {1: [0]})
+    wanted = _lineage(place)
+    assert sorted(wanted.values()) == [(0, 1), (2, 2), (4, 3), (6, 4)]
+    there = convert(opened(place), to="delta", target=str(tmp_path / "delta"))
+    adds = pa.Table.from_batches(list(opened(there.target).snapshot.add_files()))
+    assert sorted(
+        zip(*(adds[name].to_pylist() for name in ("base_row_id", "default_row_commit_version")), strict=True)
+    ) == (sorted(wanted.values()))
+    back = convert(opened(there.target), to="iceberg", options=ConvertOptions(history=history))
+    assert _lineage(back.target_metadata) == wanted
+    final = Table.open(back.target, open_storage()).metadata
+    assert final.last_sequence_number >= 4
+    assert final.next_row_id == 8
+    assert verify(opened(place), opened(back.target), rows=True, bounds=True).equal
