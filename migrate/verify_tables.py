@@ -10,11 +10,17 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from deltaberg.delta.add_path import location_array
 from deltaberg.delta.column_mapping import MappingMode
+from deltaberg.delta.scan import Scan as DeltaScan
 from deltaberg.delta.scan import scan as scan_delta
 from deltaberg.iceberg import types as ice
+from deltaberg.iceberg.live_files import data_files
 from deltaberg.iceberg.resolved_deletes import resolve_deletes
+from deltaberg.iceberg.row_deletes import RowDeletes
+from deltaberg.iceberg.scan import Scan as IcebergScan
 from deltaberg.iceberg.scan import scan as scan_iceberg
+from deltaberg.iceberg.scan_task import TASK_COLUMNS, tasks
 from deltaberg.iceberg.schema import Schema
 from deltaberg.migrate.delta_files import DeltaFileReader
 from deltaberg.migrate.locations import real_locations
@@ -27,6 +33,7 @@ from deltaberg.translate.types import delta_to_iceberg_type
 from deltaberg.translate.values import convert_columns
 
 _NEWEST_FORMAT = 3
+_ADD_COLUMNS = ["path", "partition_values", "size", "deletion_vector", "base_row_id", "default_row_commit_version"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -173,13 +180,67 @@ def _delta_files(source: DeltaSource) -> Iterator[pa.RecordBatch]:
 def row_batches(source: Source, names: list[str], options: ChosenOptions) -> Iterator[pa.RecordBatch]:
     """The rows, the named columns in that order, mapped types converted."""
     if isinstance(source, IcebergSource):
-        columns = [field for name in names for field in source.schema.fields if field.name == name]
-        scan = scan_iceberg(
-            source.table, snapshot=source.snapshot, schema=source.schema, columns=names, variant_as_json=False
-        )
-        for batch in scan.batches() if source.snapshot is not None else ():
-            yield convert_columns(batch, columns, dict(options.type_mappings))
+        rows = _iceberg_scan(source, names)
+        for batch in rows.batches() if source.snapshot is not None else ():
+            yield convert_columns(batch, rows.fields, dict(options.type_mappings))
         return
-    yield from scan_delta(
-        source.snapshot, columns=names, partition_timezone=options.partition_timezone, variant_as_json=False
-    ).batches()
+    yield from _delta_scan(source, names, options, None).batches()
+
+
+def listed_files(source: Source) -> Iterator[pa.RecordBatch]:
+    """What ``file_rows`` needs of every live file, in the order in which ``row_batches`` reads them."""
+    if isinstance(source, IcebergSource):
+        for batch in data_files(source.table, source.snapshot, with_metrics=False):
+            yield batch.select([*TASK_COLUMNS, "file_size_in_bytes"]).rename_columns([*TASK_COLUMNS, "size"])
+        return
+    for adds in source.snapshot.add_files():
+        yield adds.select(_ADD_COLUMNS)
+
+
+def file_locations(source: Source, files: pa.RecordBatch) -> pa.Array:
+    """Where the files of a batch of ``listed_files`` really are."""
+    if isinstance(source, IcebergSource):
+        return real_locations(source.storage, files.column("file_path"))
+    return real_locations(source.storage, location_array(files, source.snapshot.table_root))
+
+
+class FileRows:
+    """Reads the rows of some files, as ``row_batches`` does those of all."""
+
+    def __init__(self, source: Source, names: list[str], options: ChosenOptions) -> None:
+        self._source = source
+        self._names = names
+        self._options = options
+        self._deletes: RowDeletes | None = None
+
+    def of(self, files: pa.RecordBatch) -> Iterator[tuple[int, pa.RecordBatch]]:
+        """Each file's rows with its place in the batch of ``listed_files``. Raises what reading it raises."""
+        if not isinstance(self._source, IcebergSource):
+            for place in range(files.num_rows):
+                for batch in _delta_scan(self._source, self._names, self._options, files.slice(place, 1)).batches():
+                    yield place, batch
+            return
+        if self._deletes is None:
+            self._deletes = RowDeletes(self._source.table, self._source.snapshot)
+        rows = _iceberg_scan(self._source, self._names)
+        for task in tasks(files, self._deletes.index.match([files])[0]):
+            for batch in rows.file_batches(task, self._deletes.of(task)):
+                yield task.row, convert_columns(batch, rows.fields, dict(self._options.type_mappings))
+
+
+def _iceberg_scan(source: IcebergSource, names: list[str]) -> IcebergScan:
+    return scan_iceberg(
+        source.table, snapshot=source.snapshot, schema=source.schema, columns=names, variant_as_json=False
+    )
+
+
+def _delta_scan(
+    source: DeltaSource, names: list[str], options: ChosenOptions, files: pa.RecordBatch | None
+) -> DeltaScan:
+    return scan_delta(
+        source.snapshot,
+        columns=names,
+        partition_timezone=options.partition_timezone,
+        variant_as_json=False,
+        files=None if files is None else [files],
+    )

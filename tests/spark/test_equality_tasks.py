@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import itertools
 import pickle
 import tempfile
@@ -39,35 +38,8 @@ from deltaberg.migrate.spark import equality_deletes, equality_tasks
 from deltaberg.migrate.spark.equality_deletes import Limits, resolve_equality_deletes
 from deltaberg.migrate.spark.equality_tasks import EqualityTasks
 from deltaberg.migrate.spark.staged_positions import FileList, StagedPositions
-from deltaberg.migrate.spark.work import Attempt, Done
 
 Found = list[tuple[list[str], list[Any], dict[int, list[int]]]]
-
-
-def _stored_table() -> Any:
-    """The class that lays tables down file by file, which the tests of the Iceberg core have."""
-    place = Path(__file__).parent.parent / "iceberg" / "conftest.py"
-    spec = importlib.util.spec_from_file_location("stored_table", place)
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module.StoredTable
-
-
-StoredTable = _stored_table()
-
-
-class InThisProcess:
-    """Runs units one after the other; what they are and give back is pickled, as on the way to a task."""
-
-    def run(self, work: Callable[..., Any], units: Sequence[Any], **_: Any) -> list[Done[Any]]:
-        work = pickle.loads(pickle.dumps(work))
-        done = []
-        for number, unit in enumerate(units):
-            attempt = Attempt(unit=number, name=f"{number}-x")
-            done.append(Done(attempt=attempt, result=pickle.loads(pickle.dumps(work(unit, attempt)))))
-        return done
 
 
 def _joined(
@@ -95,10 +67,10 @@ def _joined(
 
 
 @pytest.fixture
-def in_process(monkeypatch: pytest.MonkeyPatch) -> InThisProcess:
+def in_process(monkeypatch: pytest.MonkeyPatch, in_this_process: Any) -> Any:
     monkeypatch.setattr(equality_deletes, "_join", _joined)
     monkeypatch.setattr(equality_tasks, "_HOT_ROWS", 2)
-    return InThisProcess()
+    return in_this_process
 
 
 def plain(resolved: Any) -> Found:
@@ -192,7 +164,7 @@ def _place(draw: st.DrawFn) -> dict[str, Any]:
 
 
 @st.composite
-def stored(draw: st.DrawFn) -> Callable[[str], Any]:
+def stored(draw: st.DrawFn) -> Callable[..., Any]:
     """A table to lay down in a folder."""
     steps: list[tuple[str, list[Any], dict[str, Any]]] = []
     for _ in range(draw(st.integers(1, 4))):
@@ -205,8 +177,8 @@ def stored(draw: st.DrawFn) -> Callable[[str], Any]:
         rows, ids = _rows(draw, keys, newest=draw(st.booleans()), most=4)
         steps.append(("equality_deletes", [rows, [key.field_id for key in keys]], {"ids": ids, **_place(draw)}))
 
-    def lay_down(folder: str) -> Any:
-        made = StoredTable(Path(folder), *SCHEMAS, specs=SPECS, version=2)
+    def lay_down(stored_table: Any, folder: str) -> Any:
+        made = stored_table(Path(folder), *SCHEMAS, specs=SPECS, version=2)
         for kind, values, entry in steps:
             getattr(made, kind)(*values, **entry)
         return made
@@ -221,9 +193,11 @@ def stored(draw: st.DrawFn) -> Callable[[str], Any]:
         Limits, held_keys=st.sampled_from([0, 2, 5, 1000]), list_rows=st.integers(1, 20), list_files=st.integers(1, 3)
     ),
 )
-def test_tasks_find_what_the_table_finds(table: Callable[[str], Any], limits: Limits, in_process: Any) -> None:
+def test_tasks_find_what_the_table_finds(
+    table: Callable[..., Any], limits: Limits, in_process: Any, stored_table: Any
+) -> None:
     with tempfile.TemporaryDirectory() as folder:
-        opened = table(folder).open()
+        opened = table(stored_table, folder).open()
         expected = plain(resolve_deletes(opened, opened.metadata.current_snapshot))
         assert found_by_tasks(in_process, opened, f"{folder}/staging", limits)[0] == expected
 
@@ -232,9 +206,9 @@ ID = NestedField(field_id=1, name="id", required=False, type=LongType())
 
 
 @pytest.fixture
-def one_key(tmp_path: Path) -> Any:
+def one_key(tmp_path: Path, stored_table: Any) -> Any:
     """A file of rows 0 to 999 of which nine in ten have one key, and a delete of that key."""
-    made = StoredTable(tmp_path / "table", Schema(schema_id=0, fields=(ID,)))
+    made = stored_table(tmp_path / "table", Schema(schema_id=0, fields=(ID,)))
     made.data(pa.table({"id": [0 if row % 10 else row for row in range(1000)]}), sequence_number=1)
     made.equality_deletes(pa.table({"id": [0, 10, 20]}), [1], sequence_number=2)
     return made
@@ -280,8 +254,8 @@ def test_a_corrupt_data_file_is_named(one_key: Any, tmp_path: Path, in_process: 
     assert raised.value.table == table.location
 
 
-def test_a_table_without_equality_deletes_stages_nothing(tmp_path: Path, in_process: Any) -> None:
-    made = StoredTable(tmp_path / "table", Schema(schema_id=0, fields=(ID,)))
+def test_a_table_without_equality_deletes_stages_nothing(tmp_path: Path, stored_table: Any, in_process: Any) -> None:
+    made = stored_table(tmp_path / "table", Schema(schema_id=0, fields=(ID,)))
     path = made.data(pa.table({"id": [1, 2]}))
     made.position_deletes([(path, 1)])
     found, staged = found_by_tasks(in_process, made.open(), str(tmp_path / "staging"), Limits())
@@ -290,8 +264,8 @@ def test_a_table_without_equality_deletes_stages_nothing(tmp_path: Path, in_proc
     assert not (tmp_path / "staging").exists()
 
 
-def test_lists_are_cut_where_a_task_would_read_too_much(tmp_path: Path, in_process: Any) -> None:
-    made = StoredTable(tmp_path / "table", Schema(schema_id=0, fields=(ID,)))
+def test_lists_are_cut_where_a_task_would_read_too_much(tmp_path: Path, stored_table: Any, in_process: Any) -> None:
+    made = stored_table(tmp_path / "table", Schema(schema_id=0, fields=(ID,)))
     for start in range(5):
         made.data(pa.table({"id": [start] * (start + 1)}), sequence_number=1)
     made.equality_deletes(pa.table({"id": [3]}), [1], sequence_number=2)

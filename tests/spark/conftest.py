@@ -1,0 +1,123 @@
+"""One Spark session without any connector for all tests of this folder: the Spark engine needs none."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import pickle
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from deltaberg.migrate.spark.work import Attempt, Done
+
+
+def _makers(folder: str) -> Any:
+    """What the tests of another folder make tables with."""
+    place = Path(__file__).parent.parent / folder / "conftest.py"
+    spec = importlib.util.spec_from_file_location(f"makers_of_{folder}", place)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+_migrate = _makers("migrate")
+opened, write_delta = _migrate.opened, _migrate.write_delta
+write_iceberg_file, delete_from_delta = _migrate.write_iceberg_file, _migrate.delete_from_delta
+
+
+@pytest.fixture(scope="session")
+def stored_table() -> Any:
+    """The class of tables that are laid down file by file."""
+    return _makers("iceberg").StoredTable
+
+
+class InThisProcess:
+    """Does what ``SparkWork`` does, one unit after the other; what travels to and from a task is pickled here, too.
+
+    units: how many there were in each run.
+    """
+
+    session: Any = None
+
+    def __init__(self) -> None:
+        self.units: list[int] = []
+
+    def run(self, work: Callable[..., Any], units: Sequence[Any], **_: Any) -> list[Done[Any]]:
+        work = pickle.loads(pickle.dumps(work))
+        self.units.append(len(units))
+        done = []
+        for number, unit in enumerate(units):
+            attempt = Attempt(unit=number, name=f"{number}-x")
+            result = work(pickle.loads(pickle.dumps(unit)), attempt)
+            done.append(Done(attempt=attempt, result=pickle.loads(pickle.dumps(result))))
+        return done
+
+
+@pytest.fixture
+def in_this_process() -> InThisProcess:
+    return InThisProcess()
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Tests that ask for the session share the worker process that holds it with those of ``tests/engines``."""
+    here = Path(__file__).parent
+    for item in items:
+        if here in item.path.parents and "spark" in getattr(item, "fixturenames", ()):
+            item.add_marker(pytest.mark.engines)
+            item.add_marker(pytest.mark.xdist_group("engines"))
+
+
+def without_java() -> str | None:
+    """Why Spark cannot start here; None when it can."""
+    java = Path(os.environ["JAVA_HOME"], "bin", "java") if os.environ.get("JAVA_HOME") else shutil.which("java")
+    if java is None:
+        return "Spark needs Java, and no java is on the path"
+    try:
+        subprocess.run([java, "-version"], check=True, capture_output=True, timeout=60)
+    except (OSError, subprocess.SubprocessError) as error:
+        return f"Spark needs Java, and {java} does not run: {error}"
+    return None
+
+
+@pytest.fixture(scope="session")
+def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
+    """Two cores, four tries for a task. The session of ``tests/engines`` does, too, where it runs in this process."""
+    reason = without_java()
+    if reason:
+        if os.environ.get("CI") == "true":
+            pytest.fail(f"CI must run the Spark engine: {reason}")
+        pytest.skip(reason)
+    from pyspark.sql import SparkSession
+
+    active = SparkSession.getActiveSession()
+    if active is not None:
+        yield active
+        return
+    scratch = tmp_path_factory.mktemp("spark")
+    os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
+    os.environ["PYSPARK_PYTHON"] = sys.executable
+    session = (
+        SparkSession.builder.master("local[2,4]")
+        .appName("deltaberg tests")
+        .config("spark.local.dir", str(scratch))
+        .config("spark.sql.warehouse.dir", str(scratch / "warehouse"))
+        .config("spark.driver.memory", "1g")
+        .config("spark.driver.bindAddress", "127.0.0.1")
+        .config("spark.sql.session.timeZone", "UTC")
+        .config("spark.sql.shuffle.partitions", "2")
+        .config("spark.default.parallelism", "2")
+        .config("spark.ui.enabled", "false")
+        .config("spark.ui.showConsoleProgress", "false")
+        .config("spark.log.level", "OFF")
+        .getOrCreate()
+    )
+    yield session
+    session.stop()
