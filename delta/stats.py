@@ -35,7 +35,9 @@ from deltaberg.delta.types import (
     arrow_type,
     primitive_type_of,
 )
+from deltaberg.delta.uniform_json import read_uniform_objects
 
+_MANY = 256  # lines from which looking for their layout pays
 _EXACT = Context(prec=80)
 _COUNT_ROLES = frozenset(("num_records", "null_count"))
 _COUNTS = (("num_records", "numRecords"), ("tight_bounds", "tightBounds"))
@@ -153,7 +155,12 @@ def _object_lines(texts: pa.Array) -> tuple[pa.Array | None, pa.Array]:
 
 def _parse_typed(lines: pa.Array, target: pa.StructType) -> pa.Array | None:
     """All lines at once with the kinds of values that engines write; None when one of them has another kind."""
-    parsed = _read_objects(lines, _as_logged(_as_read(target)))
+    read_as = _as_logged(_as_read(target))
+    parsed = None
+    if len(lines) >= _MANY:
+        parsed = read_uniform_objects(lines, read_as, lambda others: _read_objects(others, read_as))
+    if parsed is None:
+        parsed = _read_objects(lines, read_as)
     return None if parsed is None else _convert(parsed, target)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import threading
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -11,6 +12,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from deltaberg.delta import log_parquet
 from deltaberg.delta.errors import CorruptLog, NotADeltaTable, VersionNotFound
 from deltaberg.delta.snapshot import Snapshot
 from deltaberg.delta.table import DeltaTable
@@ -461,3 +463,33 @@ def test_a_long_tail_of_commits_is_told_from_a_long_checkpoint(log: Log) -> None
     wanted = [f"old-{number}" for number in range(half, 2 * half)]
     wanted += [f"parsed-{number}" for number in range(100) if number != 7]
     assert found == wanted + [f"new-{number}" for number in range(half)]
+
+
+@pytest.mark.parametrize("rows", [1, 8191, 8192, 20_000])
+def test_a_checkpoint_read_by_several_threads_is_the_same(log: Log, rows: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    stats = {"numRecords": 3, "minValues": {"id": 1}, "maxValues": {"id": 2}, "nullCount": {"id": 0}}
+    adds = [
+        log.add(
+            f"f{number}", size=number, partitionValues={"p": str(number)}, stats_parsed=stats, stats=json.dumps(stats)
+        )
+        for number in range(rows)
+    ]
+    log.checkpoint(10, *small(log), *adds)
+    alone = list(opened(log).add_files())
+    monkeypatch.setattr(log_parquet, "_WORTH_A_THREAD", 1)
+    monkeypatch.setattr(log_parquet, "processors", lambda: 3)
+    together = list(opened(log).add_files())
+    assert pa.Table.from_batches(together).equals(pa.Table.from_batches(alone))
+    assert sum(batch.num_rows for batch in together) == rows
+
+
+def test_a_reader_that_stops_early_leaves_no_thread(log: Log, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(log_parquet, "_WORTH_A_THREAD", 1)
+    monkeypatch.setattr(log_parquet, "processors", lambda: 2)
+    log.checkpoint(10, *small(log), *(log.add(f"f{number}", partitionValues={"p": "1"}) for number in range(50_000)))
+    before = threading.active_count()
+    files = opened(log).add_files()
+    next(files)
+    assert threading.active_count() > before
+    files.close()
+    assert threading.active_count() == before
