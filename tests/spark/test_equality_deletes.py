@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import json
 import pickle
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
@@ -19,6 +20,7 @@ from hypothesis import strategies as st
 
 from deltaberg.datafile.errors import DataFileError
 from deltaberg.errors import EngineFailed
+from deltaberg.iceberg.live_files import delete_files
 from deltaberg.iceberg.partition_spec import PartitionField, PartitionSpec
 from deltaberg.iceberg.resolved_deletes import resolve_deletes
 from deltaberg.iceberg.schema import Schema
@@ -38,6 +40,8 @@ from deltaberg.migrate.spark import equality_deletes, equality_tasks
 from deltaberg.migrate.spark.equality_deletes import Limits, resolve_equality_deletes
 from deltaberg.migrate.spark.equality_tasks import EqualityTasks
 from deltaberg.migrate.spark.staged_positions import FileList, StagedPositions
+from deltaberg.migrate.spark.work import SparkWork
+from deltaberg.storage import open_storage
 
 Found = list[tuple[list[str], list[Any], dict[int, list[int]]]]
 
@@ -200,6 +204,61 @@ def test_tasks_find_what_the_table_finds(
         opened = table(stored_table, folder).open()
         expected = plain(resolve_deletes(opened, opened.metadata.current_snapshot))
         assert found_by_tasks(in_process, opened, f"{folder}/staging", limits)[0] == expected
+
+
+@settings(max_examples=3, suppress_health_check=list(HealthCheck))
+@given(table=stored(), held_keys=st.sampled_from([0, 3]))
+def test_spark_joins_what_the_table_finds(
+    table: Callable[..., Any], held_keys: int, spark: Any, stored_table: Any
+) -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        opened = table(stored_table, folder).open()
+        expected = plain(resolve_deletes(opened, opened.metadata.current_snapshot))
+        limits = Limits(held_keys=held_keys, list_rows=5, list_files=1)
+        assert found_by_tasks(SparkWork(spark), opened, f"{folder}/staging", limits)[0] == expected
+
+
+CORPUS = [
+    "equality_deletes-warehouse-mydb-mytable",
+    "equality_deletes-warehouse-mydb-mytable_partitioned",
+    "spark-del_equality_added_column",
+    "spark-del_equality_dropped_column",
+    "spark-del_equality_nested_key",
+    "spark-del_equality_types",
+    "spark-del_equality_v2",
+    "spark-del_equality_v3",
+    "spark-del_mixed",
+    "spark-del_mixed_v3",
+]
+
+
+@pytest.mark.parametrize("name", CORPUS)
+@pytest.mark.parametrize("held_keys", [0, 1000])
+def test_tables_that_other_engines_wrote(
+    name: str, held_keys: int, shared: Path, tmp_path: Path, in_process: Any, opened: Any
+) -> None:
+    folder = shared / "corpus" / "iceberg" / name
+    case = json.loads((folder / "case.json").read_text(encoding="utf-8"))
+    storage = open_storage(relocate={case["location"]: str(folder / "table")})
+    source = opened(folder / "table" / case["metadata"], storage=storage)
+    expected = plain(resolve_deletes(source.table, source.snapshot))
+    found, staged = found_by_tasks(in_process, source.table, str(tmp_path), Limits(held_keys=held_keys, list_files=1))
+    assert found == expected
+    assert staged.rows > 0
+
+
+def test_a_corrupt_file_is_named_by_the_job_that_joins(one_key: Any, tmp_path: Path, spark: Any) -> None:
+    table = one_key.open()
+    batch = next(iter(resolve_deletes(table, table.metadata.current_snapshot))).data_files
+    deletes = next(iter(delete_files(table, table.metadata.current_snapshot)))
+    for path in (batch["file_path"][0].as_py(), deletes["file_path"][0].as_py()):
+        whole = Path(path).read_bytes()
+        Path(path).write_bytes(whole[:-9])
+        with pytest.raises(DataFileError) as raised:
+            found_by_tasks(SparkWork(spark), table, str(tmp_path / "staging"), Limits(held_keys=0))
+        assert raised.value.path == path
+        assert raised.value.table == table.location
+        Path(path).write_bytes(whole)
 
 
 ID = NestedField(field_id=1, name="id", required=False, type=LongType())
