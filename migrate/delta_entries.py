@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Final
+from typing import Final, Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -12,8 +12,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from deltaberg.datafile.parquet_writer import WrittenFiles
+from deltaberg.delta.deletion_vector import DeletionVectorDescriptor
 from deltaberg.delta.partition_values import encode_partition_values
-from deltaberg.delta.transaction import Transaction
 from deltaberg.iceberg.partition_spec import PartitionSpec
 from deltaberg.iceberg.resolved_deletes import ResolvedDeletes
 from deltaberg.iceberg.snapshot import Snapshot
@@ -21,6 +21,7 @@ from deltaberg.migrate.delta_survey import observe
 from deltaberg.migrate.delta_target import DeltaDesign
 from deltaberg.migrate.locations import join
 from deltaberg.migrate.rewrite import IcebergRewriter, InThisProcess, RewriteRunner
+from deltaberg.migrate.rewrite_queue import Rewrites, Rewritten
 from deltaberg.migrate.source import IcebergSource
 from deltaberg.migrate.vector_copy import Vector, read_puffin_vectors
 from deltaberg.storage import Storage
@@ -34,6 +35,14 @@ HIDDEN_FOLDER: Final = "_deltaberg"
 """Where deletion vectors and rewritten files go: neither format's cleaner enters it."""
 
 Rows = npt.NDArray[np.int64]
+
+
+class VectorSink(Protocol):
+    """Writes deletion vectors of a table, as a ``Transaction`` does."""
+
+    def write_deletion_vectors(
+        self, vectors: Iterable[tuple[bytes, int]], *, prefix: str = ""
+    ) -> tuple[DeletionVectorDescriptor, ...]: ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -72,6 +81,27 @@ class DeltaEntries:
         anew = np.array([(int(each), spec.spec_id) in self.design.rewritten for each in facts], dtype=bool)
         return SourceFiles(resolved=resolved, spec=spec, locations=locations, anew=anew)
 
+    def adds(
+        self, resolved: Iterable[ResolvedDeletes], snapshot: Snapshot, sink: VectorSink, queue: Rewrites
+    ) -> Iterator[pa.RecordBatch]:
+        """``add`` actions of data files and of what becomes of those that ``queue`` takes, as they come."""
+        for each in resolved:
+            found = self.observe(each)
+            kept, anew = np.flatnonzero(~found.anew), np.flatnonzero(found.anew)
+            if len(kept):
+                yield self.shared(found, kept, snapshot, sink)
+            if len(anew):
+                vectors = self.vectors(found, anew)
+                deleted = {index: vectors[row].bitmap for index, row in enumerate(anew.tolist()) if row in vectors}
+                yield from self.written_anew(queue.add(found.files.take(pa.array(anew)), deleted), snapshot)
+        yield from self.written_anew(queue.finish(), snapshot)
+
+    def written_anew(self, done: Iterator[Rewritten], snapshot: Snapshot) -> Iterator[pa.RecordBatch]:
+        """``add`` actions of rewritten files; those without live rows leave nothing."""
+        for each in done:
+            if each.written.files.num_rows:
+                yield self.rewritten(each.written, each.sources, snapshot)
+
     def vectors(self, found: SourceFiles, wanted: Rows) -> dict[int, Vector]:
         """The deletion vector of every wanted file that has deleted rows, by row of the batch."""
         resolved, chosen = found.resolved, set(wanted.tolist())
@@ -84,11 +114,11 @@ class DeltaEntries:
         result.update({row: Vector.of(bitmap) for row, bitmap in resolved.merged.items() if row in chosen})
         return {row: vector for row, vector in result.items() if vector.cardinality}
 
-    def shared(self, found: SourceFiles, kept: Rows, snapshot: Snapshot, transaction: Transaction) -> pa.RecordBatch:
+    def shared(self, found: SourceFiles, kept: Rows, snapshot: Snapshot, sink: VectorSink) -> pa.RecordBatch:
         """``add`` actions of the files in rows ``kept``, which both tables list; their vectors are written."""
         place = {int(row): index for index, row in enumerate(kept)}
         vectors = {place[row]: vector for row, vector in self.vectors(found, kept).items()}
-        descriptors = write_vectors(transaction, vectors, len(kept))
+        descriptors = write_vectors(sink, vectors, len(kept))
         some = found.files.take(pa.array(kept))
         return iceberg_to_delta_adds(
             some,
@@ -164,11 +194,11 @@ class DeltaEntries:
         return [leaf for leaf in self.design.leaves if leaf.field_id not in sources]
 
 
-def write_vectors(transaction: Transaction, vectors: Mapping[int, Vector], length: int) -> pa.StructArray:
+def write_vectors(sink: VectorSink, vectors: Mapping[int, Vector], length: int) -> pa.StructArray:
     """Write vectors by row; ADD_SCHEMA's ``deletion_vector`` of a batch of ``length`` files."""
     rows = sorted(vectors)
     pairs = ((vectors[row].blob, vectors[row].cardinality) for row in rows)
-    return descriptor_column(transaction.write_deletion_vectors(pairs, prefix=HIDDEN_FOLDER), rows, length)
+    return descriptor_column(sink.write_deletion_vectors(pairs, prefix=HIDDEN_FOLDER), rows, length)
 
 
 def _as_written(leaf: LeafPair) -> LeafPair:

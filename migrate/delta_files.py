@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from types import MappingProxyType
 
 import numpy as np
 import numpy.typing as npt
@@ -45,15 +46,28 @@ class DeltaFiles:
 class DeltaFileReader:
     """Streams a version's files as often as asked; footers are read the first time only."""
 
-    def __init__(self, source: DeltaSource, *, deep: bool) -> None:
+    def __init__(
+        self,
+        source: DeltaSource,
+        *,
+        deep: bool,
+        one_by_one: int = ONE_BY_ONE,
+        row_counts: Mapping[str, int] = MappingProxyType({}),
+    ) -> None:
+        """one_by_one: as in ``FooterSurvey``. row_counts: by location, of files whose footers were read before."""
         self._source = source
-        self.survey = FooterSurvey(source.storage, deep=deep)
-        self._row_counts: dict[str, int] = {}
+        self.survey = FooterSurvey(source.storage, deep=deep, one_by_one=one_by_one)
+        self._row_counts: dict[str, int] = dict(row_counts)
 
     @property
     def counted_by_footer(self) -> int:
         """Files whose row count the log does not state."""
         return len(self._row_counts)
+
+    @property
+    def row_counts(self) -> Mapping[str, int]:
+        """By location, of the files whose row count the log does not state."""
+        return self._row_counts
 
     def batches(self) -> Iterator[DeltaFiles]:
         """Every live file. Raises what reading the log and, where needed, footers raises."""
@@ -73,6 +87,17 @@ class DeltaFileReader:
         if vectors.null_count < len(vectors):
             self._look_for(vectors)
         return DeltaFiles(adds=adds, locations=locations, record_counts=counts, facts=facts)
+
+    def locate(self, adds: pa.RecordBatch) -> DeltaFiles:
+        """The same for files that were described before, here or elsewhere; facts are left out."""
+        locations = real_locations(self._source.storage, location_array(adds, self._source.snapshot.table_root))
+        counts = pc.struct_field(adds.column("stats"), "num_records")
+        return DeltaFiles(
+            adds=adds,
+            locations=locations,
+            record_counts=self._counted(counts, locations) if counts.null_count else counts,
+            facts=np.zeros(0, np.int32),
+        )
 
     def _look_for(self, vectors: pa.Array) -> None:
         """See whether the first files of vectors are there."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -51,19 +52,21 @@ class DeltaSurvey:
         return sum(tally.files for tally in self.tallies.values())
 
 
-def survey_delta(source: IcebergSource, line: SnapshotLine, *, deep: bool) -> DeltaSurvey:
-    """Look at the files of every snapshot of the line. Raises what reading the table raises."""
+Surveying = Callable[[IcebergSource, SnapshotLine, bool], DeltaSurvey]
+"""Looks at every file of a line's snapshots; the third argument asks for every footer."""
+
+
+def survey_delta(source: IcebergSource, line: SnapshotLine, deep: bool) -> DeltaSurvey:
+    """Look at the files of every snapshot of the line, in this process. Raises what reading the table raises."""
     found = DeltaSurvey(footers=FooterSurvey(source.storage, deep=deep))
     seen: set[str] = set()
     for snapshot in line.snapshots:
         for batch in data_files(source.table, snapshot, with_metrics=False):
             new = batch if len(line.snapshots) == 1 else _unseen(batch, seen)
             if new.num_rows:
-                _look_at_files(found, source, line.union, new)
+                look_at_files(found, source, line.union, new)
         for batch in delete_files(source.table, snapshot):
-            _count_deletes(found, batch)
-            paths = batch.column("file_path")
-            found.footers.look_for((paths if deep else paths.slice(0, ONE_BY_ONE)).to_pylist())
+            look_at_deletes(found, batch)
     return found
 
 
@@ -87,7 +90,8 @@ def _unseen(batch: pa.RecordBatch, seen: set[str]) -> pa.RecordBatch:
     return batch.take(pa.array(rows, pa.int64()))
 
 
-def _look_at_files(found: DeltaSurvey, source: IcebergSource, schema: Schema, batch: pa.RecordBatch) -> None:
+def look_at_files(found: DeltaSurvey, source: IcebergSource, schema: Schema, batch: pa.RecordBatch) -> None:
+    """Add live data files of one partition spec to a survey."""
     _, facts = observe(found.footers, source, batch)
     spec = source.table.metadata.spec_by_id(batch.column("spec_id")[0].as_py())
     _tally(found, facts, spec.spec_id, batch)
@@ -117,7 +121,8 @@ def _look_for_empty_strings(found: DeltaSurvey, schema: Schema, spec: PartitionS
             found.empty_strings.add(part.source_id)
 
 
-def _count_deletes(found: DeltaSurvey, batch: pa.RecordBatch) -> None:
+def look_at_deletes(found: DeltaSurvey, batch: pa.RecordBatch) -> None:
+    """Add live delete files to a survey."""
     is_vector = pc.equal(batch.column("file_format"), PUFFIN)
     vectors = pc.sum(is_vector).as_py() or 0
     equality = pc.sum(pc.equal(batch.column("content"), EQUALITY_DELETES)).as_py() or 0
@@ -125,3 +130,5 @@ def _count_deletes(found: DeltaSurvey, batch: pa.RecordBatch) -> None:
     found.deletes["equality"] += equality
     found.deletes["position"] += batch.num_rows - vectors - equality
     found.deletes["rows"] += pc.sum(batch.column("record_count").filter(is_vector)).as_py() or 0
+    paths = batch.column("file_path")
+    found.footers.look_for((paths if found.footers.deep else paths.slice(0, ONE_BY_ONE)).to_pylist())

@@ -15,7 +15,7 @@ from deltaberg.iceberg.partition_spec import PartitionSpec
 from deltaberg.iceberg.schema import Schema
 from deltaberg.iceberg.snapshot_ref import MAIN_BRANCH
 from deltaberg.iceberg.transforms import IdentityTransform
-from deltaberg.migrate.delta_survey import DeltaSurvey, survey_delta
+from deltaberg.migrate.delta_survey import DeltaSurvey, Surveying, survey_delta
 from deltaberg.migrate.footers import UNREADABLE, FileFacts, FooterSurvey
 from deltaberg.migrate.iceberg_compat import compat_findings
 from deltaberg.migrate.snapshot_line import SnapshotLine, snapshot_line
@@ -103,19 +103,26 @@ class DeltaDesign:
         return (*own, *(column.name for column in self.partitioning.derived))
 
 
-def design_delta(source: IcebergSource, options: ConvertOptions) -> DeltaDesign:
-    """Look at the snapshot's files and decide. Raises what reading the table raises; refusals are findings."""
+def design_delta(
+    source: IcebergSource, options: ConvertOptions, *, survey_files: Surveying = survey_delta
+) -> DeltaDesign:
+    """Look at the snapshot's files and decide. Raises what reading the table raises; refusals are findings.
+
+    survey_files: who looks at them.
+    """
     line = snapshot_line(source, whole=options.history == "all")
-    design = _Designer(source, options, line).design()
+    design = _Designer(source, options, line, survey_files).design()
     if design.rewritten and line.last_promotion:
         # A file that is written anew has one type for a column, and versions on both sides of a promotion would need two.
         reason = "files are written anew, and a type was promoted then"
-        return _Designer(source, options, line.since(line.last_promotion, reason)).design()
+        return _Designer(source, options, line.since(line.last_promotion, reason), survey_files).design()
     return design
 
 
 class _Designer:
-    def __init__(self, source: IcebergSource, options: ConvertOptions, line: SnapshotLine) -> None:
+    def __init__(
+        self, source: IcebergSource, options: ConvertOptions, line: SnapshotLine, survey_files: Surveying
+    ) -> None:
         """line: the snapshots to convert. Everything is decided for the columns that any of them has."""
         self.source = source
         self.options = options
@@ -123,7 +130,7 @@ class _Designer:
         self.line = line
         self.schema = line.union
         self.schemas = line.schemas or (source.schema,)
-        self.survey: DeltaSurvey = survey_delta(source, line, deep=options.deep)
+        self.survey: DeltaSurvey = survey_files(source, line, options.deep)
         self.findings: list[Finding] = []
 
     def design(self) -> DeltaDesign:

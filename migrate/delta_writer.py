@@ -7,7 +7,6 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Final
 
-import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -17,12 +16,11 @@ from deltaberg.delta.create_table import create_table, new_metadata
 from deltaberg.delta.log_path import commit_name, log_folder
 from deltaberg.delta.transaction import Transaction
 from deltaberg.iceberg.resolved_deletes import resolve_deletes
-from deltaberg.iceberg.snapshot import Snapshot
 from deltaberg.migrate.delta_entries import HIDDEN_FOLDER, DeltaEntries
 from deltaberg.migrate.delta_target import DeltaDesign
 from deltaberg.migrate.position import OPTIONS_KEY, PLAN_KEY, POSITION_KEY, TARGET_VERSION_KEY, Position
 from deltaberg.migrate.rewrite import InThisProcess, RewriteRunner
-from deltaberg.migrate.rewrite_queue import RewriteQueue, Rewritten
+from deltaberg.migrate.rewrite_queue import RewriteQueue
 from deltaberg.migrate.source import IcebergSource
 from deltaberg.storage import Storage
 from deltaberg.translate.history import iceberg_to_delta_operation
@@ -71,7 +69,7 @@ class DeltaWriter:
         transaction = create_table(
             self.storage,
             self.root,
-            metadata=self.metadata(self.design.translation, self.position, 0, created_ms=self._timestamp_ms()),
+            metadata=self.metadata(self.design.translation, self.position, 0, created_ms=self.timestamp_ms),
             now_ms=lambda: self.clock_ms,
         )
         files = rows = rewritten = 0
@@ -88,7 +86,7 @@ class DeltaWriter:
         version = transaction.commit(
             operation,
             parameters=parameters,
-            timestamp_ms=self._timestamp_ms(),
+            timestamp_ms=self.timestamp_ms,
             extra_info={POSITION_KEY: self.position.to_json()},
             rules_checked=VOUCHED,
             expected_version=0,
@@ -138,7 +136,9 @@ class DeltaWriter:
         """The lowest row id that the source has not given out."""
         return self.source.table.metadata.next_row_id or 0
 
-    def _timestamp_ms(self) -> int:
+    @property
+    def timestamp_ms(self) -> int:
+        """When the source's snapshot was committed."""
         snapshot = self.source.snapshot
         return self.source.table.metadata.last_updated_ms if snapshot is None else snapshot.timestamp_ms
 
@@ -147,25 +147,8 @@ class DeltaWriter:
         if snapshot is None:
             return
         entries = self.entries()
-        queue = RewriteQueue(entries.rewriter())
-        for resolved in resolve_deletes(self.source.table, snapshot):
-            found = entries.observe(resolved)
-            kept, anew = np.flatnonzero(~found.anew), np.flatnonzero(found.anew)
-            if len(kept):
-                yield entries.shared(found, kept, snapshot, transaction)
-            if len(anew):
-                vectors = entries.vectors(found, anew)
-                deleted = {index: vectors[row].bitmap for index, row in enumerate(anew.tolist()) if row in vectors}
-                yield from self._rewritten(entries, queue.add(found.files.take(pa.array(anew)), deleted), snapshot)
-        yield from self._rewritten(entries, queue.finish(), snapshot)
-
-    def _rewritten(
-        self, entries: DeltaEntries, done: Iterator[Rewritten], snapshot: Snapshot
-    ) -> Iterator[pa.RecordBatch]:
-        """Files without live rows leave nothing."""
-        for each in done:
-            if each.written.files.num_rows:
-                yield entries.rewritten(each.written, each.sources, snapshot)
+        resolved = resolve_deletes(self.source.table, snapshot)
+        yield from entries.adds(resolved, snapshot, transaction, RewriteQueue(entries.rewriter()))
 
     def entries(self) -> DeltaEntries:
         return DeltaEntries(

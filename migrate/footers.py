@@ -6,7 +6,7 @@ looked at one by one.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from typing import TypeVar
@@ -162,17 +162,19 @@ def in_parallel(work: Callable[[str], T], locations: Sequence[str]) -> list[T]:
 class FooterSurvey:
     """Facts of a table's files, found while its files stream by; kept for the second time that they do."""
 
-    def __init__(self, storage: Storage, *, deep: bool) -> None:
+    def __init__(self, storage: Storage, *, deep: bool, one_by_one: int = ONE_BY_ONE) -> None:
+        """deep: every file is looked at; else the first ``one_by_one``, and one of each group."""
         self._storage = storage
         self.deep = deep
+        self.one_by_one = one_by_one
         self._seen_one_by_one = 0
         self._of_location: dict[str, int] = {}
         self._of_group: dict[str, int] = {}
         self._index_of: dict[FileFacts, int] = {}
         self.facts: list[FileFacts] = []
         self.footers_read = 0
-        self._unreadable: dict[str, str] = {}
-        self._miscounted: dict[str, str] = {}
+        self.unreadable: dict[str, str] = {}
+        self.miscounted: dict[str, str] = {}
         self._sought: dict[str, None] = {}
 
     def findings(self) -> list[Finding]:
@@ -180,21 +182,29 @@ class FooterSurvey:
         return [
             Finding(code=code, what=next(iter(files)), detail=next(iter(files.values())), files=len(files))
             for code, files in (
-                (codes.FILE_UNREADABLE, self._unreadable),
-                (codes.ROW_COUNT_DIFFERS, self._miscounted),
+                (codes.FILE_UNREADABLE, self.unreadable),
+                (codes.ROW_COUNT_DIFFERS, self.miscounted),
             )
             if files
         ]
 
+    def absorb(
+        self, facts: Sequence[FileFacts], unreadable: Mapping[str, str], miscounted: Mapping[str, str]
+    ) -> list[int]:
+        """Take in what another survey found; where in ``facts`` of this one each of its facts is now."""
+        self.unreadable.update(unreadable)
+        self.miscounted.update(miscounted)
+        return [self._interned(UNREADABLE if each == UNREADABLE else each) for each in facts]
+
     def note_unreadable(self, location: str, trouble: str) -> None:
         """A file that somebody else failed to read."""
-        self._unreadable[location] = trouble
+        self.unreadable[location] = trouble
 
     def look_for(self, locations: Sequence[str]) -> None:
         """See whether files of deletes are there: the first of a table, or all of them on request."""
         unseen = [location for location in dict.fromkeys(locations) if location not in self._sought]
         if not self.deep:
-            unseen = unseen[: max(0, ONE_BY_ONE - len(self._sought))]
+            unseen = unseen[: max(0, self.one_by_one - len(self._sought))]
         self._sought.update(dict.fromkeys(unseen))
         for location, there in zip(unseen, in_parallel(self._storage.exists, unseen), strict=True):
             if not there:
@@ -211,7 +221,7 @@ class FooterSurvey:
         result = np.full(rows, -1, dtype=np.int32)
         self._recall(locations, result)
         self._other_formats(formats, result)
-        budget = rows if self.deep else max(0, ONE_BY_ONE - self._seen_one_by_one)
+        budget = rows if self.deep else max(0, self.one_by_one - self._seen_one_by_one)
         unknown = np.flatnonzero(result < 0)
         one_by_one = unknown[:budget]
         if len(one_by_one):
@@ -262,9 +272,9 @@ class FooterSurvey:
         seen = look_at_all(self._storage, locations)
         for location, file, rows in zip(locations, seen, stated, strict=True):
             if file.trouble is not None:
-                self._unreadable[location] = file.trouble
+                self.unreadable[location] = file.trouble
             elif rows is not None and rows != file.rows:
-                self._miscounted[location] = f"the metadata states {rows} rows, the file has {file.rows}"
+                self.miscounted[location] = f"the metadata states {rows} rows, the file has {file.rows}"
         return [self._interned(file.facts) for file in seen]
 
     def _interned(self, facts: FileFacts) -> int:

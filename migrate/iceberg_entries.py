@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -20,7 +20,7 @@ from deltaberg.iceberg.types import arrow_type
 from deltaberg.migrate.delta_files import DeltaFiles
 from deltaberg.migrate.iceberg_deletes import PositionDeleteFiles, PuffinVectors
 from deltaberg.migrate.rewrite import DeltaRewriter
-from deltaberg.migrate.rewrite_queue import RewriteQueue, Rewritten
+from deltaberg.migrate.rewrite_queue import RewriteQueue, Rewrites, Rewritten
 from deltaberg.migrate.source import DeltaSource
 from deltaberg.migrate.vector_copy import read_delta_vectors
 from deltaberg.translate.data_files import delta_to_iceberg_files, written_to_iceberg_files
@@ -60,10 +60,13 @@ class IcebergEntries:
     keep_positions: bool = False
     written: Written = field(default_factory=Written)
 
-    def entries(self, batches: Iterator[DeltaFiles], deletes: DeleteSink) -> Iterator[pa.RecordBatch]:
-        """Entries of status ADDED for every file; its deletion vector goes to ``deletes``."""
+    def entries(
+        self, batches: Iterator[DeltaFiles], deletes: DeleteSink, *, queue: Rewrites | None = None
+    ) -> Iterator[pa.RecordBatch]:
+        """Entries of status ADDED for every file; its deletion vector goes to ``deletes``. queue: what takes the files
+        that are written anew; None: they are rewritten in between."""
         rewritten = pa.array(sorted(self.rewritten), pa.string())
-        queue = RewriteQueue(self.rewriter)
+        queue = RewriteQueue(self.rewriter) if queue is None else queue
         for batch in batches:
             partition = self._partition(batch.adds)
             anew = _mask(pc.is_in(batch.locations, value_set=rewritten))
@@ -73,6 +76,13 @@ class IcebergEntries:
                 yield from self._one_for_one(batch, partition, np.flatnonzero(anew), deletes)
             elif anew.any():
                 yield from self._rewritten(queue.add(batch.adds.filter(pa.array(anew))))
+        yield from self._rewritten(queue.finish())
+
+    def rewrite(self, adds: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """Entries of files that are all written anew, from their ``add`` actions."""
+        queue = RewriteQueue(self.rewriter)
+        for batch in adds:
+            yield from self._rewritten(queue.add(batch))
         yield from self._rewritten(queue.finish())
 
     def copy_vectors(self, batch: DeltaFiles, deletes: DeleteSink) -> None:

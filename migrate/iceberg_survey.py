@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field, fields
 from typing import Final
 
 import numpy as np
@@ -56,14 +56,23 @@ class FileTotals:
     deleted_rows: int = 0
     without_row_id: int = 0
     highest_commit_version: int = 0
+    rewritten_files: int = 0
     rewritten_rows: int = 0
     rewritten_bytes: int = 0
+
+    def plus(self, other: FileTotals) -> FileTotals:
+        """The totals of both."""
+        highest = max(self.highest_commit_version, other.highest_commit_version)
+        sums = {each.name: getattr(self, each.name) + getattr(other, each.name) for each in fields(FileTotals)}
+        return FileTotals(**{**sums, "highest_commit_version": highest})
 
 
 @dataclass(slots=True, kw_only=True)
 class IcebergSurvey:
     """totals, and for every code and column the files and rows it touches; rewritten: locations of files to write
-    anew; fresh_rows: locations of files whose row ids Iceberg's readers cannot see; nameless: facts with columns that have no id."""
+    anew; fresh_rows: locations of files whose row ids Iceberg's readers cannot see; nameless: facts with columns that have no id.
+    counted_by_footer: files whose row count the log does not state. A survey that was made in parts leaves the locations
+    with the parts."""
 
     totals: FileTotals = field(default_factory=FileTotals)
     marks: dict[tuple[str, str], tuple[Code, int, int]] = field(default_factory=dict)
@@ -71,6 +80,7 @@ class IcebergSurvey:
     fresh_rows: set[str] = field(default_factory=set)
     nameless: dict[int, FileFacts] = field(default_factory=dict)
     findings: list[Finding] = field(default_factory=list)
+    counted_by_footer: int = 0
 
     def mark(self, code: Code, what: str, mask: Mask, batch: DeltaFiles) -> None:
         """Add the files of a batch that a code touches."""
@@ -90,6 +100,46 @@ class IcebergSurvey:
 def highest_commit_version(adds: pa.RecordBatch) -> int:
     """The highest ``defaultRowCommitVersion`` of a batch of files; 0 where none has one."""
     return int(pc.max(adds.column("default_row_commit_version")).as_py() or 0)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SurveyRequest:
+    """What a survey of one Delta version needs to know; can be pickled.
+
+    schema: with mapping metadata only where it counts. format_version: the highest that the target may get.
+    """
+
+    source: DeltaSource
+    options: ConvertOptions
+    schema: StructType
+    ids: Mapping[Path, int]
+    lineage: DeltaLineage
+    format_version: int
+
+    def surveyor(self, reader: DeltaFileReader, result: IcebergSurvey) -> IcebergSurveyor:
+        """Looks at files that ``reader`` describes and adds to ``result``."""
+        return IcebergSurveyor(
+            self.source,
+            reader,
+            self.options,
+            schema=self.schema,
+            ids=self.ids,
+            lineage=self.lineage,
+            format_version=self.format_version,
+            result=result,
+        )
+
+
+Surveying = Callable[[SurveyRequest, DeltaFileReader], IcebergSurvey]
+"""Looks at every file of a version. What cannot be read is noted in the reader's survey."""
+
+
+def survey_iceberg(request: SurveyRequest, reader: DeltaFileReader) -> IcebergSurvey:
+    """Look at every file of the version, in this process."""
+    result = request.surveyor(reader, IcebergSurvey()).survey()
+    result.totals.rewritten_files = len(result.rewritten)
+    result.counted_by_footer = reader.counted_by_footer
+    return result
 
 
 class IcebergSurveyor:

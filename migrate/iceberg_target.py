@@ -13,7 +13,7 @@ from deltaberg.iceberg.name_mapping import NameMapping
 from deltaberg.iceberg.partition_spec import PartitionSpec
 from deltaberg.migrate.delta_eras import DeltaEras, delta_eras
 from deltaberg.migrate.delta_files import DeltaFileReader
-from deltaberg.migrate.iceberg_survey import FileTotals, IcebergSurvey, IcebergSurveyor
+from deltaberg.migrate.iceberg_survey import FileTotals, IcebergSurvey, Surveying, SurveyRequest, survey_iceberg
 from deltaberg.migrate.source import DeltaSource
 from deltaberg.translate import codes
 from deltaberg.translate.field_ids import Path, assigned_ids, declared_ids, mapped_schema, physical_name
@@ -65,8 +65,12 @@ class IcebergDesign:
     findings: tuple[Finding, ...] = field(default=())
 
 
-def design_iceberg(source: DeltaSource, options: ConvertOptions) -> IcebergDesign:
-    """Look at the version's files and decide. Raises what reading the table raises; refusals are findings.
+def design_iceberg(
+    source: DeltaSource, options: ConvertOptions, *, survey_files: Surveying = survey_iceberg
+) -> IcebergDesign:
+    """Look at the version's files and decide. survey_files: who looks at them where one version is converted.
+
+    Raises what reading the table raises; refusals are findings.
 
     Raises UsageError for a format version that does not exist.
     """
@@ -79,10 +83,10 @@ def design_iceberg(source: DeltaSource, options: ConvertOptions) -> IcebergDesig
     lineage = _lineage(source, eras)
     reader = DeltaFileReader(source, deep=options.deep)
     wanted, why = _version_by_schema(schemas, lineage, options)
-    survey = _surveyed(source, eras, reader, options, schemas, ids, lineage, wanted)
+    survey = _surveyed(source, eras, reader, options, schemas, ids, lineage, wanted, survey_files)
     findings = [*survey.all_findings(), *reader.survey.findings()]
-    if reader.counted_by_footer:
-        findings.append(Finding(code=codes.STATISTICS_FROM_FOOTERS, what="row counts", files=reader.counted_by_footer))
+    if survey.counted_by_footer:
+        findings.append(Finding(code=codes.STATISTICS_FROM_FOOTERS, what="row counts", files=survey.counted_by_footer))
     if eras is not None and eras.cut is not None:
         findings.append(Finding(code=codes.HISTORY_TRUNCATED, what=f"version {eras.first}", detail=eras.cut))
     version = _version(wanted, why, survey, options, findings)
@@ -146,25 +150,24 @@ def _surveyed(
     ids: Mapping[Path, int],
     lineage: DeltaLineage,
     wanted: int,
+    survey_files: Surveying,
 ) -> IcebergSurvey:
     """Every file of the version; with eras, those of the first version and whatever later ones add."""
-    result = IcebergSurvey()
 
-    def surveyor(at: DeltaSource, schema: StructType) -> IcebergSurveyor:
-        return IcebergSurveyor(
-            at,
-            reader,
-            options,
+    def request(at: DeltaSource, schema: StructType) -> SurveyRequest:
+        return SurveyRequest(
+            source=at,
+            options=options,
             schema=schema,
             ids=ids,
             lineage=lineage,
             format_version=wanted if options.format_version is not None else _NEWEST,
-            result=result,
         )
 
     if eras is None:
-        return surveyor(source, schemas[-1]).survey()
-    surveyors = {era.first: surveyor(era.source, era.schema) for era in eras.eras}
+        return survey_files(request(source, schemas[-1]), reader)
+    result = IcebergSurvey()
+    surveyors = {era.first: request(era.source, era.schema).surveyor(reader, result) for era in eras.eras}
     first = eras.eras[0]
     for adds in first.source.snapshot.add_files():
         if adds.num_rows:
@@ -172,6 +175,8 @@ def _surveyed(
     for actions in eras.commits():
         if actions.adds.num_rows:
             surveyors[eras.era_of(actions.version).first].look_at(reader.describe(actions.adds))
+    result.totals.rewritten_files = len(result.rewritten)
+    result.counted_by_footer = reader.counted_by_footer
     return result
 
 

@@ -23,6 +23,14 @@ class UnitRewriter(FileRewrite, Protocol):
     def runner(self) -> RewriteRunner: ...
 
 
+class Rewrites(Protocol):
+    """Takes files that are to be written anew: a ``RewriteQueue``, or who passes them on to one elsewhere."""
+
+    def add(self, files: pa.RecordBatch, deleted: Mapping[int, PositionBitmap] = NO_DELETES) -> Iterator[Rewritten]: ...
+
+    def finish(self) -> Iterator[Rewritten]: ...
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rewritten:
     """Source files, all of one spec and partition, and the files that stand in the target for them."""
