@@ -7,7 +7,7 @@ import time
 import uuid
 from collections.abc import Callable
 from dataclasses import dataclass, fields, replace
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from deltaberg.delta.log_path import commit_name, log_folder
 from deltaberg.errors import CommitStateUnknown, Conflict, Unsupported, UsageError
@@ -15,22 +15,25 @@ from deltaberg.migrate.delta_entries import HIDDEN_FOLDER
 from deltaberg.migrate.delta_replay import DeltaReplay
 from deltaberg.migrate.delta_target import DeltaDesign
 from deltaberg.migrate.delta_writer import DeltaWriter, WrittenDelta
+from deltaberg.migrate.engine import Engine, Progress, engine_of
 from deltaberg.migrate.held_position import HeldPosition, held_position
 from deltaberg.migrate.iceberg_replay import IcebergReplay
 from deltaberg.migrate.iceberg_target import IcebergDesign
 from deltaberg.migrate.iceberg_writer import IcebergWriter, WrittenIceberg
+from deltaberg.migrate.leftovers import delete_leftovers, find_leftovers
 from deltaberg.migrate.locations import join, real_location
 from deltaberg.migrate.plan import Plan, PreparedPlan, check_request, describe_source, prepare
 from deltaberg.migrate.position import Position, position_of
 from deltaberg.migrate.recording_storage import RecordingStorage
+from deltaberg.migrate.rewrite import RewriteRunner
 from deltaberg.migrate.source import DeltaSource, IcebergSource, Source, TableFormat
 from deltaberg.translate.options import ConvertOptions
 
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
 ICEBERG_FOLDER: Final = "_iceberg"
 """Where the Iceberg table of a Delta table goes: VACUUM does not enter it."""
-
-Progress = Callable[[str, int, int], None]
-"""Called with (stage, done, total); total 0 where it is not known."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -72,11 +75,13 @@ def convert(
     options: ConvertOptions | None = None,
     clock_ms: int | None = None,
     progress: Progress | None = None,
+    session: SparkSession | None = None,
 ) -> ConvertResult:
     """Write the target table. Data files stay where they are, but for those that the plan marks as rewritten.
 
     target: a folder; by default ``<table>/_iceberg`` for a Delta source, the table's own folder (``_delta_log``)
-    for an Iceberg source. clock_ms: the time to record as now; the machine's by default.
+    for an Iceberg source. clock_ms: the time to record as now; the machine's by default. session: runs the work in
+    Spark, as ``engine="spark"`` does with the active session or a new one.
 
     Raises Unsupported where the plan refuses, before anything is written; Conflict where the target holds
     another table or was changed by somebody else; leaves nothing half-written behind when it fails.
@@ -89,6 +94,7 @@ def convert(
         options=options,
         clock_ms=time.time_ns() // 1_000_000 if clock_ms is None else clock_ms,
         progress=progress or _silent,
+        session=session,
     )
     return job.run()
 
@@ -126,6 +132,7 @@ class _Job:
     options: ConvertOptions
     clock_ms: int
     progress: Progress
+    session: SparkSession | None
     new_id: Callable[[], uuid.UUID] = uuid.uuid4
 
     def run(self) -> ConvertResult:
@@ -135,12 +142,14 @@ class _Job:
         begun = None if held is None else self._interrupted(held, position)
         if held is not None and begun is None:
             return self._already_there(held, position)
+        engine = engine_of(self.options.engine, self.session)
         prepared = prepare(self.source, to=self.to, options=self.options)
         if prepared.plan.refused:
             raise _refusal(prepared.plan)
         storage = RecordingStorage(self.source.storage)
+        leftovers = () if held is not None else find_leftovers(storage, self.root, self.to)
         try:
-            return self._write(prepared, position, storage, begun)
+            result = self._write(prepared, position, storage, begun, engine)
         except CommitStateUnknown:
             raise
         except Conflict:
@@ -152,6 +161,8 @@ class _Job:
         except BaseException:
             storage.discard()
             raise
+        delete_leftovers(storage, leftovers)
+        return result
 
     def _interrupted(self, held: HeldPosition, position: Position) -> _Begun | None:
         """How far a replay of this very position got before it was killed; None where none was."""
@@ -183,17 +194,23 @@ class _Job:
         )
 
     def _write(
-        self, prepared: PreparedPlan, position: Position, storage: RecordingStorage, begun: _Begun | None
+        self,
+        prepared: PreparedPlan,
+        position: Position,
+        storage: RecordingStorage,
+        begun: _Begun | None,
+        engine: Engine,
     ) -> ConvertResult:
         made = replace(prepared.plan, target={**prepared.plan.target, "location": self.root})
         self.progress("write", 0, made.files)
+        runner = engine.rewriting(storage, self.progress)
         if begun is None:
             plan_name = f"{_plan_prefix(position)}{self.new_id()}.json"
             document = json.dumps(made.to_json(), indent=1, ensure_ascii=False)
             storage.put(join(self.root, plan_name), document.encode())
-            done = self._write_table(prepared.design, position, storage, plan_name, None)
+            done = self._write_table(prepared.design, position, storage, plan_name, None, runner)
         else:
-            done = self._write_table(prepared.design, position, storage, begun.plan_name, begun.snapshot_id)
+            done = self._write_table(prepared.design, position, storage, begun.plan_name, begun.snapshot_id, runner)
         self.progress("write", made.files, made.files)
         return ConvertResult(
             plan=made,
@@ -213,6 +230,7 @@ class _Job:
         storage: RecordingStorage,
         plan_name: str,
         after: int | None,
+        runner: RewriteRunner,
     ) -> WrittenDelta | WrittenIceberg:
         if isinstance(design, DeltaDesign):
             assert isinstance(self.source, IcebergSource)
@@ -225,6 +243,8 @@ class _Job:
                 options_text=self._options_text(),
                 clock_ms=self.clock_ms,
                 plan_name=plan_name,
+                runner=runner,
+                target_size=self.options.target_file_size,
             )
             return delta.write() if len(design.line.snapshots) < 2 else DeltaReplay(delta).write(after=after)
         assert isinstance(self.source, DeltaSource)
@@ -238,16 +258,18 @@ class _Job:
             partition_timezone=self.options.partition_timezone,
             clock_ms=self.clock_ms,
             plan_name=plan_name,
+            runner=runner,
+            target_size=self.options.target_file_size,
         )
         return writer.write() if design.eras is None else IcebergReplay(writer).write()
 
     def _options_text(self) -> str:
-        """The choices that differ from the defaults, as they are kept with the target."""
+        """The choices that differ from the defaults, as they are kept with the target; who did the work is none."""
         usual = ConvertOptions()
         chosen = {
             each.name: getattr(self.options, each.name)
             for each in fields(ConvertOptions)
-            if getattr(self.options, each.name) != getattr(usual, each.name)
+            if each.name != "engine" and getattr(self.options, each.name) != getattr(usual, each.name)
         }
         return json.dumps(chosen, sort_keys=True, default=dict)
 

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Iterable
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Final
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from deltaberg.errors import UsageError
@@ -17,6 +18,9 @@ from deltaberg.translate import codes
 from deltaberg.translate.findings import Finding, Severity, merge
 from deltaberg.translate.options import ConvertOptions
 from deltaberg.translate.types import TYPE_MAPPINGS
+
+SMALLEST_TARGET_SIZE: Final = 1 << 20
+"""What ``--target-file-size`` may be, in bytes."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,7 +59,7 @@ class Plan:
     chosen (format version, column mapping mode, table features).
     files, rows: live data files and the rows that a reader sees, deletion vectors applied; how many rows position and
     equality deletes take, only reading them tells. With history, files of all versions and the rows in them.
-    shared_files: files both tables will list; rewritten_files: files that are written anew for the target.
+    shared_files: files both tables will list; rewritten_files, rewritten_bytes: files that are written anew for the target.
     deletes: ``{"vectors", "position", "equality", "rows"}``: delete files by kind, and the rows that vectors take.
     """
 
@@ -67,12 +71,25 @@ class Plan:
     bytes: int = 0
     shared_files: int = 0
     rewritten_files: int = 0
+    rewritten_bytes: int = 0
     deletes: dict[str, int] = field(default_factory=dict)
 
     @property
     def refused(self) -> bool:
         """Whether the conversion cannot be done as asked (exit code 3)."""
         return any(item.severity == "refuse" for item in self.items)
+
+    @property
+    def cost(self) -> dict[str, int]:
+        """What rewriting takes, estimated: files, and bytes of data files to read and to write.
+
+        Files are written about as large as they were; deleted rows and another format make them smaller or larger.
+        """
+        return {
+            "files": self.rewritten_files,
+            "read_bytes": self.rewritten_bytes,
+            "write_bytes": self.rewritten_bytes,
+        }
 
     def to_json(self) -> dict[str, Any]:
         """The document that ``--json`` prints and that ``convert`` writes beside the target."""
@@ -85,6 +102,7 @@ class Plan:
             "bytes": self.bytes,
             "shared_files": self.shared_files,
             "rewritten_files": self.rewritten_files,
+            "cost": self.cost,
             "deletes": self.deletes,
             "items": [item.to_json() for item in self.items],
         }
@@ -134,6 +152,16 @@ def check_request(source: Source, to: TableFormat, options: ConvertOptions) -> N
         if chosen and to is not meant:
             name = meant.value.capitalize()
             raise UsageError(f"Cannot convert to {to.value} with {option}: it is for {name} targets only; leave it out")
+    if options.target_file_size is not None:
+        if options.target_file_size < SMALLEST_TARGET_SIZE:
+            raise UsageError(
+                f"Cannot write files of {options.target_file_size} bytes: --target-file-size is at least "
+                f"{SMALLEST_TARGET_SIZE >> 20} MiB"
+            )
+        if options.history == "all":
+            raise UsageError(
+                "Cannot combine files of several versions: --target-file-size does not go with --history all; leave one out"
+            )
     for kind, target in options.type_mappings.items():
         known = TYPE_MAPPINGS.get(kind)
         if known is None or target not in known:
@@ -150,7 +178,7 @@ def check_request(source: Source, to: TableFormat, options: ConvertOptions) -> N
 def _to_iceberg(source: DeltaSource, options: ConvertOptions) -> PreparedPlan:
     design = design_iceberg(source, options)
     totals = design.totals
-    findings = [*design.findings, *_engine_findings(options, len(design.rewritten), totals.rewritten_bytes)]
+    findings = [*design.findings, *_engine_findings(source, options, len(design.rewritten), totals.rewritten_bytes)]
     made = Plan(
         source=describe_source(source),
         target={
@@ -165,6 +193,7 @@ def _to_iceberg(source: DeltaSource, options: ConvertOptions) -> PreparedPlan:
         bytes=totals.bytes,
         shared_files=totals.files - len(design.rewritten),
         rewritten_files=len(design.rewritten),
+        rewritten_bytes=totals.rewritten_bytes,
         deletes={"vectors": totals.vectors, "position": 0, "equality": 0, "rows": totals.deleted_rows},
     )
     return PreparedPlan(plan=made, design=design, options=options)
@@ -174,7 +203,8 @@ def _to_delta(source: IcebergSource, options: ConvertOptions) -> PreparedPlan:
     design = design_delta(source, options)
     anew = [group for group in design.groups if (group.facts, group.spec_id) in design.rewritten]
     rewritten = sum(group.files for group in anew)
-    findings = [*design.findings, *_engine_findings(options, rewritten, sum(group.bytes for group in anew))]
+    rewritten_bytes = sum(group.bytes for group in anew)
+    findings = [*design.findings, *_engine_findings(source, options, rewritten, rewritten_bytes)]
     files = sum(group.files for group in design.groups)
     taken = design.deletes["rows"] if len(design.line.snapshots) == 1 else 0
     made = Plan(
@@ -191,18 +221,26 @@ def _to_delta(source: IcebergSource, options: ConvertOptions) -> PreparedPlan:
         bytes=sum(group.bytes for group in design.groups),
         shared_files=files - rewritten,
         rewritten_files=rewritten,
+        rewritten_bytes=rewritten_bytes,
         deletes=dict(design.deletes),
     )
     return PreparedPlan(plan=made, design=design, options=options)
 
 
-def _engine_findings(options: ConvertOptions, files: int, size: int) -> list[Finding]:
+def _engine_findings(source: Source, options: ConvertOptions, files: int, size: int) -> list[Finding]:
     """Whether this machine is to rewrite so much."""
-    too_big = options.engine == "auto" and size > LOCAL_LIMIT_BYTES
-    if not files or not (too_big or options.engine == "spark"):
+    if not files or options.engine != "auto" or size <= LOCAL_LIMIT_BYTES:
         return []
-    detail = f"{files} files, {size} bytes"
-    return [Finding(code=codes.REWRITE_ELSEWHERE, what="files to rewrite", detail=detail, files=files)]
+    command = f"deltaberg convert {shlex.quote(source.location)} --to {source.format.other.value} --engine spark"
+    return [
+        Finding(
+            code=codes.REWRITE_ELSEWHERE,
+            what="files to rewrite",
+            detail=f"{files} files, {size >> 30} GiB",
+            files=files,
+            remedy=f"Run it on a cluster: {command} (docs/spark.md); or rewrite them here with --engine local.",
+        )
+    ]
 
 
 def describe_source(source: Source) -> dict[str, Any]:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import AbstractContextManager, contextmanager, suppress
 
 import pyarrow as pa
 
 from deltaberg.storage import FileInfo, Storage, StorageError
+from deltaberg.storage.protocol import Chunk
 
 
 class RecordingStorage:
@@ -18,6 +19,14 @@ class RecordingStorage:
         self._written: dict[str, None] = {}
         self._known_folders: set[str] = set()
         self._made_folders: list[str] = []
+
+    def __reduce__(self) -> tuple[type[RecordingStorage], tuple[Storage]]:
+        """Another process records what it writes itself."""
+        return RecordingStorage, (self._storage,)
+
+    def adopt(self, location: str) -> None:
+        """Count a file that another process wrote as written through this storage."""
+        self._written[location] = None
 
     def discard(self) -> None:
         """Delete every file that was written and is still there, and the folders that were made for them and are empty
@@ -77,7 +86,7 @@ class RecordingStorage:
         self._will_write(location)
         self._storage.put(location, data)
 
-    def put_if_absent(self, location: str, data: bytes) -> None:
+    def put_if_absent(self, location: str, data: bytes | Iterable[Chunk]) -> None:
         self.create_folders(location)
         self._storage.put_if_absent(location, data)
         self._written[location] = None
@@ -99,6 +108,9 @@ class RecordingStorage:
     def delete_folder(self, folder: str) -> None:
         self._storage.delete_folder(folder)
         self._known_folders.discard(folder)
+
+    def delete_unfinished(self, folder: str) -> None:
+        self._storage.delete_unfinished(folder)
 
     def _will_write(self, location: str) -> None:
         self.create_folders(location)

@@ -18,7 +18,7 @@ from deltaberg.iceberg.read_schema import read_fields
 from deltaberg.iceberg.row_deletes import FileDeletes
 from deltaberg.iceberg.row_lineage import LINEAGE_FIELDS
 from deltaberg.iceberg.scan import Scan, scan
-from deltaberg.iceberg.scan_task import tasks
+from deltaberg.iceberg.scan_task import TASK_COLUMNS, tasks
 from deltaberg.iceberg.schema import Schema
 from deltaberg.iceberg.types import ListType, MapType, NestedField, StructType, Type
 from deltaberg.migrate.locations import join
@@ -28,6 +28,20 @@ from deltaberg.translate.values import convert_columns, mapped_fields
 
 LOCAL_LIMIT_BYTES: Final = 64 << 30
 """What ``--engine auto`` still rewrites on this machine."""
+
+NEEDED_COLUMNS: Final = frozenset(
+    {
+        *TASK_COLUMNS,
+        "file_size_in_bytes",
+        "path",
+        "partition_values",
+        "size",
+        "deletion_vector",
+        "base_row_id",
+        "default_row_commit_version",
+    }
+)
+"""What of DATA_FILE_SCHEMA or ADD_SCHEMA rewriting a file takes."""
 
 NO_DELETES: Final[Mapping[int, PositionBitmap]] = {}
 
@@ -173,6 +187,10 @@ class IcebergRewriter:
         self.target = RewriteTarget(storage=storage, folder=folder, fields=(*fields, *lineage), target_size=target_size)
         self.runner = runner
 
+    def __getstate__(self) -> dict[str, object]:
+        """Who has been sent it writes by itself."""
+        return {**self.__dict__, "runner": _LOCAL}
+
     def rewrite(
         self,
         files: pa.RecordBatch,
@@ -227,6 +245,10 @@ class DeltaRewriter:
         fields = read_fields(schema.fields, variant_as_json=False)
         self.target = RewriteTarget(storage=storage, folder=folder, fields=(*fields, *lineage), target_size=target_size)
         self.runner = runner
+
+    def __getstate__(self) -> dict[str, object]:
+        """Who has been sent it writes by itself."""
+        return {**self.__dict__, "runner": _LOCAL}
 
     def rewrite(self, adds: pa.RecordBatch) -> Iterator[tuple[int, WrittenFiles]]:
         """The live rows of each file (ADD_SCHEMA) in a new one, with the row it stands in."""

@@ -303,8 +303,8 @@ REWRITE_ELSEWHERE: Final = Code(
     name="rewrite-elsewhere",
     severity=Severity.REFUSE,
     to=_BOTH,
-    reason="Files have to be rewritten first, by Spark: it was asked for, or they are more than one machine should.",
-    remedy="Compact the source with its own engine first, or rewrite them here with --engine local.",
+    reason="The files that have to be rewritten are more than one machine should do unasked.",
+    remedy="Run it on a cluster with --engine spark, or rewrite them here with --engine local.",
     example="two terabytes of ORC files",
 )
 FILE_UNREADABLE: Final = Code(

@@ -28,6 +28,8 @@ class ConvertOptions:
     partition_timezone: the zone of timestamp partition values that a Delta log states without one.
     iceberg_compat: Delta target: an Iceberg compatibility version to enforce and declare.
     engine: who rewrites the files that cannot be shared.
+    target_file_size: bytes that rewritten files should have: small ones of a partition are combined, large ones split;
+        None: one file for each.
     """
 
     format_version: int | None = None
@@ -41,3 +43,4 @@ class ConvertOptions:
     partition_timezone: str = "UTC"
     iceberg_compat: IcebergCompat = "none"
     engine: Engine = "auto"
+    target_file_size: int | None = None

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from deltaberg.cli.selection import type_mappings
+from deltaberg.cli.selection import byte_count, type_mappings
 
 if TYPE_CHECKING:
     from deltaberg.translate.options import ConvertOptions
@@ -77,6 +77,15 @@ IcebergCompat = Annotated[
 EngineChoice = Annotated[
     EngineName, typer.Option("--engine", help="Who rewrites files that cannot be shared.", metavar="auto|local|spark")
 ]
+TargetFileSize = Annotated[
+    str | None,
+    typer.Option(
+        "--target-file-size",
+        help="Combine and split the files that are rewritten to this size.",
+        metavar="SIZE",
+        show_default=False,
+    ),
+]
 
 
 def conversion(
@@ -92,6 +101,7 @@ def conversion(
     partition_timezone: str,
     iceberg_compat: Compat,
     engine: EngineName,
+    target_file_size: str | None,
 ) -> ConvertOptions:
     """The choices as the Python API takes them."""
     from deltaberg.translate.options import ConvertOptions
@@ -108,4 +118,5 @@ def conversion(
         partition_timezone=partition_timezone,
         iceberg_compat=iceberg_compat,
         engine=engine,
+        target_file_size=None if target_file_size is None else byte_count(target_file_size),
     )

@@ -36,6 +36,7 @@ def plan(
     partition_timezone: choices.PartitionTimezone = "UTC",
     iceberg_compat: choices.IcebergCompat = "none",
     engine: choices.EngineChoice = "auto",
+    target_file_size: choices.TargetFileSize = None,
     version: options.Version = None,
     snapshot_id: options.SnapshotId = None,
     ref: options.Ref = None,
@@ -72,6 +73,7 @@ def plan(
             partition_timezone=partition_timezone,
             iceberg_compat=iceberg_compat,
             engine=engine,
+            target_file_size=target_file_size,
         ),
         **where(version=version, snapshot_id=snapshot_id, ref=ref, as_of=as_of, relocate=relocate),
     )
@@ -98,7 +100,7 @@ def show(result: Plan, out: Console) -> None:
                 "target": str(result.target.get("location") or ""),
                 "files": f"{plural(result.files, 'data file')}, {size(result.bytes)}, {plural(result.rows, 'row')}",
                 "shared": f"{count(result.shared_files)} as they are",
-                "rewritten": count(result.rewritten_files),
+                "rewritten": rewriting(result),
                 "deletes": deletes(result.deletes) or "none",
                 **details(result.target),
             }
@@ -118,6 +120,17 @@ def show(result: Plan, out: Console) -> None:
         out.print(Text(f"        {item.reason}"), soft_wrap=False)
         if item.remedy:
             out.print(Text(f"        {item.remedy}", style="dim"))
+
+
+def rewriting(result: Plan) -> str:
+    """How many files, and what that costs."""
+    from deltaberg.cli.console import count, size
+
+    if not result.rewritten_files:
+        return "0"
+    cost = result.cost
+    reads, writes = size(cost["read_bytes"]), size(cost["write_bytes"])
+    return f"{count(result.rewritten_files)}, about {reads} to read and {writes} to write"
 
 
 def table_name(side: dict[str, Any]) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
@@ -58,3 +59,16 @@ def type_mappings(pairs: Iterable[str]) -> dict[str, str]:
         if result.setdefault(source, target) != target:
             raise UsageError(f"Cannot map {source} to both {result[source]} and {target}: give it once")
     return result
+
+
+_SIZE = re.compile(r"(\d+)\s*(?:([KMGT]?)(i?)B?)", re.IGNORECASE)
+
+
+def byte_count(text: str) -> int:
+    """``128MB``, ``64 MiB`` or plain bytes. Raises UsageError for anything else."""
+    found = _SIZE.fullmatch(text.strip())
+    if found is None:
+        raise UsageError(f"Cannot take {text!r} as a size: expected such as 128MB or 64MiB")
+    number, unit, binary = found.groups()
+    base = 1024 if binary else 1000
+    return int(number) * int(base ** " KMGT".index(unit.upper() or " "))

@@ -6,12 +6,13 @@ import errno
 import os
 import stat
 import uuid
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 
 import pyarrow as pa
 
 from deltaberg.storage.errors import AlreadyExists, NotFound, PermissionDenied, StorageError
+from deltaberg.storage.protocol import Chunk
 
 _STAGED_PREFIX, _STAGED_SUFFIX = ".deltaberg-", ".tmp"
 
@@ -93,10 +94,12 @@ class LocalFiles:
             _discard(staged)
             raise
 
-    def put_if_absent(self, path: str, data: bytes) -> None:
+    def put_if_absent(self, path: str, data: bytes | Iterable[Chunk]) -> None:
         staged = self._stage(path)
         try:
             with _told("write", path):
+                if os.path.lexists(path):
+                    raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), path)
                 _write(staged, data)
                 try:
                     os.link(staged, path)
@@ -134,6 +137,14 @@ class LocalFiles:
             if os.path.isdir(path) and os.listdir(path):
                 return
             raise
+
+    def delete_unfinished(self, path: str) -> None:
+        """Delete the staged files of a folder, whoever began them."""
+        with _told("list", path):
+            names = os.listdir(path) if os.path.isdir(path) else []
+        for name in names:
+            if name.startswith(_STAGED_PREFIX) and name.endswith(_STAGED_SUFFIX):
+                _discard(os.path.join(path, name))
 
     def _stage(self, path: str) -> str:
         folder = os.path.dirname(path)
@@ -198,9 +209,12 @@ def _require_file(verb: str, path: str) -> os.stat_result:
     return found
 
 
-def _write(path: str, data: bytes) -> None:
+def _write(path: str, data: bytes | Iterable[Chunk]) -> None:
     with open(path, "xb") as file:
-        file.write(data)
+        if isinstance(data, bytes):
+            file.write(data)
+        else:
+            file.writelines(data)
 
 
 def _discard(staged: str) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager
 from types import MappingProxyType
 from typing import TYPE_CHECKING
@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from deltaberg.storage.local_files import LocalFiles
 from deltaberg.storage.location import Relocation
-from deltaberg.storage.protocol import FileInfo, Storage
+from deltaberg.storage.protocol import Chunk, FileInfo, Storage
 
 if TYPE_CHECKING:
     from deltaberg.storage.remote_objects import RemoteObjects
@@ -82,7 +82,7 @@ class ObjectStorage:
         files, place = self._at(location)
         files.put(place, data)
 
-    def put_if_absent(self, location: str, data: bytes) -> None:
+    def put_if_absent(self, location: str, data: bytes | Iterable[Chunk]) -> None:
         files, place = self._at(location)
         files.put_if_absent(place, data)
 
@@ -98,6 +98,11 @@ class ObjectStorage:
         place = self.resolve(folder)
         if place.startswith("/"):
             self._local.delete_folder(place)
+
+    def delete_unfinished(self, folder: str) -> None:
+        files, place = self._at(folder)
+        if isinstance(files, LocalFiles):
+            files.delete_unfinished(place)
 
     def _at(self, location: str) -> tuple[LocalFiles | RemoteObjects, str]:
         place = self._relocation.resolve(location)

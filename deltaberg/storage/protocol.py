@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Protocol, TypeAlias
 
 import pyarrow as pa
+
+Chunk: TypeAlias = bytes | memoryview
+"""A piece of a file's content."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -66,8 +69,13 @@ class Storage(Protocol):
         """Write a whole file, replacing one that is there."""
         ...
 
-    def put_if_absent(self, location: str, data: bytes) -> None:
-        """Write a whole file atomically; AlreadyExists when somebody was faster."""
+    def put_if_absent(self, location: str, data: bytes | Iterable[Chunk]) -> None:
+        """Write a whole file atomically; AlreadyExists when somebody was faster.
+
+        The pieces of an iterable are written as they come in the local file system. An object store takes a conditional
+        write in one request, so they are all held in memory there. What making a piece raises is raised as it is, and
+        nothing is written then.
+        """
         ...
 
     def delete(self, location: str) -> None:
@@ -80,4 +88,11 @@ class Storage(Protocol):
 
     def delete_folder(self, folder: str) -> None:
         """Delete a folder that holds nothing; one that holds something, or is not there, is left and no error."""
+        ...
+
+    def delete_unfinished(self, folder: str) -> None:
+        """Delete what processes that died while they wrote left in a folder; nobody may be writing there.
+
+        An object store shows nothing of an upload that was not finished; its own rules take that away.
+        """
         ...

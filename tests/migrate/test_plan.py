@@ -277,6 +277,7 @@ class TestEveryOptionCounts:
             "partition_timezone",
             "iceberg_compat",
             "engine",
+            "target_file_size",
         }
         assert {field.name for field in fields(ConvertOptions)} == looked_at
 
@@ -373,12 +374,35 @@ class TestEveryOptionCounts:
         assert snapshot.metadata.configuration["delta.enableIcebergCompatV2"] == "true"
         assert snapshot.protocol.supports("icebergCompatV2")
 
-    def test_engine(self, write_iceberg: WriteIceberg, opened: Any) -> None:
+    def test_engine(self, write_iceberg: WriteIceberg, opened: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+        """``auto`` does not rewrite unasked what is too much for one machine, and says which command does."""
         schema = Schema(schema_id=0, fields=(NestedField(field_id=1, name="u", required=False, type=UuidType()),))
         root = write_iceberg(schema, pa.table({"u": pa.array([b"0" * 16], pa.binary(16))}))
-        for engine, refused in (("auto", False), ("local", False), ("spark", True)):
+        for limit, engine, refused in (
+            (1 << 30, "auto", False),
+            (1, "auto", True),
+            (1, "local", False),
+            (1, "spark", False),
+        ):
+            monkeypatch.setattr("deltaberg.migrate.plan.LOCAL_LIMIT_BYTES", limit)
             options = ConvertOptions(type_mappings={"uuid": "string"}, engine=engine)  # type: ignore[arg-type]
-            assert plan(opened(root), to="delta", options=options).refused is refused
+            made = plan(opened(root), to="delta", options=options)
+            assert made.refused is refused
+            size = sum(each.stat().st_size for each in Path(root, "data").iterdir())
+            assert made.cost == {"files": 1, "read_bytes": size, "write_bytes": size}
+            (found,) = [item for item in made.items if item.code == "rewrite-elsewhere"] or [None]
+            assert (found is not None) is refused
+            if found is not None:
+                assert f"deltaberg convert {root} --to delta --engine spark" in found.remedy
+
+    def test_target_file_size(self, write_iceberg: WriteIceberg, opened: Any) -> None:
+        root = write_iceberg(IDS, pa.table({"id": [1]}))
+        small = ConvertOptions(target_file_size=1000)
+        with pytest.raises(UsageError, match="Cannot write files of 1000 bytes: --target-file-size is at least 1 MiB"):
+            plan(opened(root), to="delta", options=small)
+        replay = ConvertOptions(target_file_size=1 << 20, history="all")
+        with pytest.raises(UsageError, match="--target-file-size does not go with --history all"):
+            plan(opened(root), to="delta", options=replay)
 
     def test_deep(self, tmp_path: Path, opened: Any, write_delta: Any) -> None:
         """A second file of the same commit that differs from the sampled one is found by looking at every footer."""

@@ -1,0 +1,61 @@
+"""Convert a table in a Spark session that the caller has: a notebook, Databricks, EMR, Dataproc, Spark Connect."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+from deltaberg.errors import error_context
+from deltaberg.migrate.convert import ConvertResult
+from deltaberg.migrate.convert import convert as run_conversion
+from deltaberg.migrate.engine import Progress
+from deltaberg.migrate.source import TableFormat, open_source
+from deltaberg.storage import absolute_location, open_storage
+from deltaberg.translate.options import ConvertOptions
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+def convert(
+    session: SparkSession,
+    source: str | os.PathLike[str],
+    *,
+    to: TableFormat | str,
+    target: str | os.PathLike[str] | None = None,
+    options: ConvertOptions | None = None,
+    version: int | None = None,
+    snapshot_id: int | None = None,
+    ref: str | None = None,
+    as_of_ms: int | None = None,
+    relocate: Mapping[str, str] | None = None,
+    storage_options: Mapping[str, str] | None = None,
+    progress: Progress | None = None,
+) -> ConvertResult:
+    """Write the table of the other format; same plan, same result as ``deltaberg.convert``, the work done in tasks.
+
+    session: classic or Connect, from Spark 3.5 on; it is neither configured nor stopped. Locations are those of
+    executors and driver alike; credentials come from ``storage_options`` or the environment of each.
+    Raises like ``deltaberg.convert``, and EngineUnavailable, EngineFailed for what Spark lacks or gave up.
+    """
+    location = absolute_location(os.fspath(source))
+    wanted = TableFormat(to)
+    with error_context(table=location):
+        opened = open_source(
+            location,
+            open_storage(relocate=relocate or {}, options=storage_options or {}),
+            version=version,
+            snapshot_id=snapshot_id,
+            ref=ref,
+            as_of_ms=as_of_ms,
+            format=wanted.other,
+        )
+        return run_conversion(
+            opened,
+            to=wanted,
+            target=None if target is None else absolute_location(os.fspath(target)),
+            options=options,
+            progress=progress,
+            session=session,
+        )
