@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import io
 import json
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import TypeAlias
 
 import pyarrow as pa
@@ -30,31 +30,56 @@ class CommitWriter:
 
     def action(self, name: str, body: Mapping[str, object]) -> None:
         """One small action, as the JSON object that stands under its name."""
-        text = json.dumps({name: body}, separators=(",", ":"), ensure_ascii=False)
-        self._sink.write(text.encode("utf-8", "surrogatepass"))
-        self._sink.write(b"\n")
+        self._sink.write(action_line(name, body))
 
     def adds(self, batch: pa.RecordBatch) -> None:
-        """``add`` lines from a batch of ADD_SCHEMA. Raises DeltaError where a required member is null."""
-        self._lines(batch, "add", _add_members)
+        """``add_lines`` of one batch."""
+        self._sink.writelines(add_lines([batch]))
 
     def removes(self, batch: pa.RecordBatch, *, deletion_timestamp_ms: int, data_change: bool) -> None:
-        """``remove`` lines for files whose live ``add`` is given as a batch of ADD_SCHEMA."""
-        self._lines(batch, "remove", lambda part: _remove_members(part, deletion_timestamp_ms, data_change))
+        """``remove_lines`` of one batch."""
+        lines = remove_lines([batch], deletion_timestamp_ms=deletion_timestamp_ms, data_change=data_change)
+        self._sink.writelines(lines)
 
     def change_files(self, batch: pa.RecordBatch) -> None:
-        """``cdc`` lines; of ADD_SCHEMA only path, partition values, size and tags count."""
-        self._lines(batch, "cdc", _change_file_members)
+        """``change_file_lines`` of one batch."""
+        self._sink.writelines(change_file_lines([batch]))
 
     def content(self) -> bytes:
         return self._sink.getvalue()
 
-    def _lines(self, batch: pa.RecordBatch, name: str, members: Callable[[pa.RecordBatch], _Members]) -> None:
-        def text(part: pa.RecordBatch) -> memoryview:
-            body = PLAIN.object(members(part), rows=part.num_rows)
-            return _text_bytes(body.between("{" + PLAIN.key(name), "}\n").array())
 
-        self._sink.writelines(in_order(text, _slices(batch)))
+def action_line(name: str, body: Mapping[str, object]) -> bytes:
+    """The line of a small action, from the JSON object that stands under its name."""
+    text = json.dumps({name: body}, separators=(",", ":"), ensure_ascii=False)
+    return text.encode("utf-8", "surrogatepass") + b"\n"
+
+
+def add_lines(batches: Iterable[pa.RecordBatch]) -> Iterator[memoryview]:
+    """``add`` lines of batches of ADD_SCHEMA, many at a time. Raises DeltaError where a required member is null."""
+    return _lines(batches, "add", _add_members)
+
+
+def remove_lines(
+    batches: Iterable[pa.RecordBatch], *, deletion_timestamp_ms: int, data_change: bool
+) -> Iterator[memoryview]:
+    """``remove`` lines for files whose live ``add`` is given as batches of ADD_SCHEMA."""
+    return _lines(batches, "remove", lambda part: _remove_members(part, deletion_timestamp_ms, data_change))
+
+
+def change_file_lines(batches: Iterable[pa.RecordBatch]) -> Iterator[memoryview]:
+    """``cdc`` lines; of ADD_SCHEMA only path, partition values, size and tags count."""
+    return _lines(batches, "cdc", _change_file_members)
+
+
+def _lines(
+    batches: Iterable[pa.RecordBatch], name: str, members: Callable[[pa.RecordBatch], _Members]
+) -> Iterator[memoryview]:
+    def text(part: pa.RecordBatch) -> memoryview:
+        body = PLAIN.object(members(part), rows=part.num_rows)
+        return _text_bytes(body.between("{" + PLAIN.key(name), "}\n").array())
+
+    return in_order(text, (part for batch in batches for part in _slices(batch)))
 
 
 def _add_members(batch: pa.RecordBatch) -> _Members:

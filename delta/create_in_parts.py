@@ -36,9 +36,9 @@ from deltaberg.delta.checkpoint import checkpoint_state
 from deltaberg.delta.checkpoint_writer import LastCheckpoint, point_to, write_checkpoint_part
 from deltaberg.delta.checksum_writer import CommittedState, write_checksum
 from deltaberg.delta.column_mapping import ColumnMapping
-from deltaberg.delta.commit_file import PutOutcome, put_commit
+from deltaberg.delta.commit_file import CommitContent, PutOutcome, put_commit
 from deltaberg.delta.commit_info import commit_info
-from deltaberg.delta.commit_writer import CommitWriter
+from deltaberg.delta.commit_writer import action_line
 from deltaberg.delta.errors import DeltaConflict, InvalidDeltaRequest
 from deltaberg.delta.file_changes import Totals, conformed, require_counts_with_vectors
 from deltaberg.delta.iceberg_compat import active_version, check_adds, check_table
@@ -396,8 +396,5 @@ def _metrics(totals: Totals) -> dict[str, str]:
     return {name: str(number) for name, number in numbers.items()}
 
 
-def _lines(actions: Iterable[tuple[str, Mapping[str, object]]]) -> bytes:
-    writer = CommitWriter()
-    for name, body in actions:
-        writer.action(name, body)
-    return writer.content()
+def _lines(actions: Iterable[tuple[str, Mapping[str, object]]]) -> CommitContent:
+    return CommitContent(action_line(name, body) for name, body in actions)

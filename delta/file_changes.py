@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from deltaberg.delta import row_tracking
 from deltaberg.delta.add_path import path_keys
 from deltaberg.delta.errors import InvalidDeltaRequest
 from deltaberg.delta.file_actions import DELETION_VECTOR, STRING_MAP, file_keys
+from deltaberg.delta.path_fingerprints import PathFingerprints, first_repeated, paths_among
 from deltaberg.delta.writer_requirements import CommitShape
+from deltaberg.storage.batch_spool import BatchSpool
 
 _REQUIRED = (
     pa.field("path", pa.string()),
@@ -28,14 +31,6 @@ _OPTIONAL = (
 )
 _NO_STATS = pa.struct([("num_records", pa.int64())])
 _NO_KEYS = pa.array([], pa.string())
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RemovedFiles:
-    """Files to remove: the rows of their live adds."""
-
-    batch: pa.RecordBatch
-    data_change: bool
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -71,14 +66,51 @@ class Totals:
         )
 
 
-class FileChanges:
-    """Adds, removes and change files, checked as they come."""
+class FileBatches:
+    """Files of one kind of action, put aside, and what is known of them all without looking again."""
 
     def __init__(self) -> None:
-        self.adds: list[pa.RecordBatch] = []
-        self.recommitted: list[pa.RecordBatch] = []
-        self.removes: list[RemovedFiles] = []
-        self.change_files: list[pa.RecordBatch] = []
+        self._batches = BatchSpool()
+        self._paths = PathFingerprints()
+        self.totals = Totals()
+        self.changes_data = False
+        self.has_vectors = False
+        self.has_row_ids = False
+        self.highest_row_id = -1
+        self.rows_without_ids = 0
+
+    def __iter__(self) -> Iterator[pa.RecordBatch]:
+        return iter(self._batches)
+
+    def __bool__(self) -> bool:
+        return len(self._batches) > 0
+
+    def append(self, batch: pa.RecordBatch) -> None:
+        """A batch as ``conformed`` gives it."""
+        row_ids = batch.column("base_row_id")
+        self._paths.add(path_keys(batch.column("path").drop_null()))
+        self.totals = self.totals + Totals.of(batch)
+        self.changes_data = self.changes_data or bool(pc.any(batch.column("data_change"), min_count=0).as_py())
+        self.has_vectors = self.has_vectors or batch.column("deletion_vector").null_count < batch.num_rows
+        self.has_row_ids = self.has_row_ids or row_ids.null_count < batch.num_rows
+        self.highest_row_id = max(self.highest_row_id, row_tracking.highest_id(batch))
+        self.rows_without_ids += row_tracking.rows_without_ids(batch)
+        self._batches.append(batch)
+
+    @property
+    def fingerprints(self) -> PathFingerprints:
+        """Of all paths."""
+        return self._paths
+
+
+class FileChanges:
+    """Adds, removes and change files, checked as they come and put aside."""
+
+    def __init__(self) -> None:
+        self.adds = FileBatches()
+        self.recommitted = FileBatches()
+        self._removes = {True: FileBatches(), False: FileBatches()}
+        self.change_files = FileBatches()
 
     @property
     def all_adds(self) -> Iterator[pa.RecordBatch]:
@@ -87,26 +119,30 @@ class FileChanges:
         yield from self.recommitted
 
     @property
-    def is_empty(self) -> bool:
-        return not (self.adds or self.recommitted or self.removes or self.change_files)
+    def removes(self) -> Iterator[tuple[bool, FileBatches]]:
+        """Whether removing them changes data, and the files."""
+        return ((data_change, files) for data_change, files in self._removes.items() if files)
+
+    def remove(self, batch: pa.RecordBatch, *, data_change: bool) -> None:
+        self._removes[data_change].append(batch)
 
     def added_keys(self) -> pa.Array:
         return _path_keys(self.all_adds)
 
     def removed_keys(self) -> pa.Array:
-        return _path_keys(each.batch for each in self.removes)
+        return _path_keys(self._all_removes())
 
     def check(self) -> None:
         """Raise InvalidDeltaRequest for two actions that reconcile with each other (PROTOCOL "Delta Log Entries")."""
-        added, removed = self.added_keys(), self.removed_keys()
-        for keys, verb in ((added, "add"), (removed, "remove")):
-            twice = _first_repeated(keys)
+        for sides, verb in (((self.adds, self.recommitted), "add"), (tuple(self._removes.values()), "remove")):
+            twice = _first_repeated(sides)
             if twice is not None:
                 raise InvalidDeltaRequest(f"Cannot {verb} a file twice in one commit", path=twice)
-        if not len(removed) or not len(added):
+        if not any(self._removes.values()) or not (self.adds or self.recommitted):
             return
+        added, removed = self.added_keys(), self.removed_keys()
         again = _logical_keys(self.all_adds, removed)
-        gone = _logical_keys((each.batch for each in self.removes), added)
+        gone = _logical_keys(self._all_removes(), added)
         same = again.filter(pc.is_in(again, gone)) if len(again) and len(gone) else again.slice(0, 0)
         if len(same):
             raise InvalidDeltaRequest(
@@ -116,26 +152,32 @@ class FileChanges:
 
     def shape(self, *, copies_rows: bool | None) -> CommitShape:
         """What the commit does to rows. ``copies_rows`` None assumes the worst of a commit that adds and removes."""
-        removed = self.removed_keys()
-        adds_rows = any(
-            pc.any(pc.and_(batch.column("data_change"), _outside(path_keys(batch.column("path")), removed))).as_py()
-            for batch in self.adds
-        )
-        removes_rows = any(each.data_change and each.batch.num_rows > 0 for each in self.removes)
+        adds_rows = self.adds.changes_data
+        if adds_rows and any(self._removes.values()):
+            removed = self.removed_keys()
+            adds_rows = any(
+                pc.any(pc.and_(batch.column("data_change"), _outside(path_keys(batch.column("path")), removed))).as_py()
+                for batch in self.adds
+            )
+        removes_rows = bool(self._removes[True])
         both = adds_rows and removes_rows
         return CommitShape(
             adds_rows=adds_rows,
             removes_rows=removes_rows,
-            writes_vectors=any(batch.column("deletion_vector").null_count < batch.num_rows for batch in self.adds),
+            writes_vectors=self.adds.has_vectors,
             copies_rows=both if copies_rows is None else copies_rows,
             has_change_files=bool(self.change_files),
         )
 
     def added(self) -> Totals:
-        return sum((Totals.of(batch) for batch in self.adds), Totals())
+        return self.adds.totals
 
     def removed(self) -> Totals:
-        return sum((Totals.of(each.batch) for each in self.removes), Totals())
+        return sum((files.totals for files in self._removes.values()), Totals())
+
+    def _all_removes(self) -> Iterator[pa.RecordBatch]:
+        for files in self._removes.values():
+            yield from files
 
     def metrics(self) -> dict[str, str]:
         """``operationMetrics`` in the reference implementation's names."""
@@ -147,7 +189,7 @@ class FileChanges:
             "numAddedBytes": added.bytes,
             "numRemovedFiles": removed.files,
             "numRemovedBytes": removed.bytes,
-            "numAddedChangeFiles": sum(batch.num_rows for batch in self.change_files),
+            "numAddedChangeFiles": self.change_files.totals.files,
             "numDeletionVectorsAdded": added.vectors,
             "numDeletionVectorsRemoved": removed.vectors,
         }
@@ -241,12 +283,13 @@ def _logical_keys(batches: Iterable[pa.RecordBatch], paths: pa.Array) -> pa.Arra
     return pa.concat_arrays(found) if found else _NO_KEYS
 
 
-def _first_repeated(keys: pa.Array) -> str | None:
-    if pc.count_distinct(keys).as_py() == len(keys):
+def _first_repeated(sides: Sequence[FileBatches]) -> str | None:
+    """A path that occurs twice among all sides."""
+    suspects = PathFingerprints.repeated_among([side.fingerprints for side in sides])
+    if len(suspects) == 0:
         return None
-    counts = pc.value_counts(keys)
-    index = pc.index(pc.greater(counts.field("counts"), 1), True).as_py()
-    return str(counts.field("values")[index].as_py())
+    keys = (path_keys(batch.column("path").drop_null()) for side in sides for batch in side)
+    return first_repeated(pa.concat_arrays([paths_among(each, suspects) for each in keys]))
 
 
 def _outside(keys: pa.Array, others: pa.Array) -> pa.Array:

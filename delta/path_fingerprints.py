@@ -5,6 +5,8 @@ A fingerprint that occurs twice only raises a suspicion: whoever asks looks at t
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
@@ -29,9 +31,15 @@ class PathFingerprints:
 
     def repeated(self) -> npt.NDArray[np.uint64]:
         """The fingerprints that occur more than once, in ascending order."""
-        if not self._parts:
+        return PathFingerprints.repeated_among([self])
+
+    @staticmethod
+    def repeated_among(several: Iterable[PathFingerprints]) -> npt.NDArray[np.uint64]:
+        """``repeated`` for all paths of several."""
+        parts = [part for each in several for part in each._parts]
+        if not parts:
             return np.empty(0, dtype=np.uint64)
-        every = np.concatenate(self._parts)
+        every = np.concatenate(parts)
         every.sort()
         return np.unique(every[1:][every[1:] == every[:-1]])
 

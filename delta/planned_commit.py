@@ -1,9 +1,9 @@
-"""A commit that was asked for, and the bytes it comes to at a given place in the log."""
+"""A commit that was asked for, and the bytes it comes to at a given place in the log, streamed."""
 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 import pyarrow as pa
@@ -11,11 +11,13 @@ import pyarrow as pa
 from deltaberg.delta import row_tracking
 from deltaberg.delta.actions import DomainMetadata, Metadata, Txn
 from deltaberg.delta.checksum_writer import CommittedState
+from deltaberg.delta.commit_file import CommitContent
 from deltaberg.delta.commit_info import commit_info
-from deltaberg.delta.commit_writer import CommitWriter
+from deltaberg.delta.commit_writer import action_line, add_lines, change_file_lines, remove_lines
 from deltaberg.delta.file_changes import FileChanges
 from deltaberg.delta.protocol import Protocol
 from deltaberg.delta.snapshot import Snapshot
+from deltaberg.storage.protocol import Chunk
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,7 +57,7 @@ class PlannedCommit:
     extra_info: Mapping[str, object]
     transaction_id: str
 
-    def content(self, place: LogPlace) -> tuple[bytes, CommittedState]:
+    def content(self, place: LogPlace) -> tuple[CommitContent, CommittedState]:
         """The commit file, ``commitInfo`` first, and what the table is once it is there."""
         metadata, timestamp_ms = self.metadata, self.timestamp_ms
         in_commit_timestamp: int | None = None
@@ -65,37 +67,25 @@ class PlannedCommit:
             in_commit_timestamp = timestamp_ms
             if self.base is not None and not has_in_commit_timestamps(self.base.protocol, self.base.metadata):
                 metadata = _with_enablement(metadata, place.version, timestamp_ms)
-        adds = self.adds(place)
-        domains = [*self.domains, *self._row_id_domain(place, adds)]
-        writer = CommitWriter()
-        writer.action(
-            "commitInfo",
-            commit_info(
-                operation=self.operation,
-                parameters=self.parameters,
-                metrics=self.files.metrics() if self.metrics is None else self.metrics,
-                timestamp_ms=timestamp_ms,
-                in_commit_timestamp_ms=in_commit_timestamp,
-                read_version=None if self.base is None else self.base.version,
-                blind_append=self.reads_nothing and not self.sets_metadata and not self.files.removes,
-                transaction_id=self.transaction_id,
-                extra=self.extra_info,
-            ),
+        domains = [*self.domains, *self._row_id_domain(place)]
+        info = commit_info(
+            operation=self.operation,
+            parameters=self.parameters,
+            metrics=self.files.metrics() if self.metrics is None else self.metrics,
+            timestamp_ms=timestamp_ms,
+            in_commit_timestamp_ms=in_commit_timestamp,
+            read_version=None if self.base is None else self.base.version,
+            blind_append=self.reads_nothing and not self.sets_metadata and not any(self.files.removes),
+            transaction_id=self.transaction_id,
+            extra=self.extra_info,
         )
+        small: list[tuple[str, Mapping[str, object]]] = [("commitInfo", info)]
         if self.sets_protocol:
-            writer.action("protocol", self.protocol.to_json())
+            small.append(("protocol", self.protocol.to_json()))
         if self.sets_metadata:
-            writer.action("metaData", metadata.to_json())
-        for domain in domains:
-            writer.action("domainMetadata", domain.to_json())
-        for txn in self.txns:
-            writer.action("txn", txn.to_json())
-        for removed in self.files.removes:
-            writer.removes(removed.batch, deletion_timestamp_ms=timestamp_ms, data_change=removed.data_change)
-        for batch in adds:
-            writer.adds(batch)
-        for batch in self.files.change_files:
-            writer.change_files(batch)
+            small.append(("metaData", metadata.to_json()))
+        small.extend(("domainMetadata", domain.to_json()) for domain in domains)
+        small.extend(("txn", txn.to_json()) for txn in self.txns)
         state = CommittedState(
             version=place.version,
             protocol=self.protocol,
@@ -107,22 +97,33 @@ class PlannedCommit:
             in_commit_timestamp_ms=in_commit_timestamp,
             transaction_id=self.transaction_id,
         )
-        return writer.content(), state
+        return CommitContent(self._lines(small, place, timestamp_ms)), state
 
-    def adds(self, place: LogPlace) -> list[pa.RecordBatch]:
+    def _lines(
+        self, small: Iterable[tuple[str, Mapping[str, object]]], place: LogPlace, timestamp_ms: int
+    ) -> Iterator[Chunk]:
+        for name, body in small:
+            yield action_line(name, body)
+        for data_change, removed in self.files.removes:
+            yield from remove_lines(removed, deletion_timestamp_ms=timestamp_ms, data_change=data_change)
+        yield from add_lines(self.adds(place))
+        yield from change_file_lines(self.files.change_files)
+
+    def adds(self, place: LogPlace) -> Iterator[pa.RecordBatch]:
         """The files to add, with row ids where the table must have them: above all that were ever given out."""
-        adds = list(self.files.all_adds)
-        if not adds or not row_tracking.is_supported(self.protocol, self.metadata):
-            return adds
-        return list(row_tracking.assign(adds, mark=self._mark(place, adds), version=place.version))
+        if not row_tracking.is_supported(self.protocol, self.metadata):
+            return self.files.all_adds
+        return row_tracking.assign(self.files.all_adds, mark=self._mark(place), version=place.version)
 
-    def _mark(self, place: LogPlace, adds: Iterable[pa.RecordBatch]) -> int:
-        return max([place.high_water_mark, self.reserved_row_ids, *map(row_tracking.highest_id, adds)])
+    def _mark(self, place: LogPlace) -> int:
+        """The highest row id that is taken before the commit gives out its own."""
+        given = (self.files.adds.highest_row_id, self.files.recommitted.highest_row_id)
+        return max(place.high_water_mark, self.reserved_row_ids, *given)
 
-    def _row_id_domain(self, place: LogPlace, adds: Iterable[pa.RecordBatch]) -> list[DomainMetadata]:
+    def _row_id_domain(self, place: LogPlace) -> list[DomainMetadata]:
         if not row_tracking.is_supported(self.protocol, self.metadata):
             return []
-        mark = self._mark(place, adds)
+        mark = self._mark(place) + self.files.adds.rows_without_ids + self.files.recommitted.rows_without_ids
         return [row_tracking.high_water_mark_action(mark)] if mark > place.high_water_mark else []
 
 

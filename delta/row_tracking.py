@@ -83,6 +83,13 @@ def highest_id(batch: pa.RecordBatch) -> int:
     return _NONE_ASSIGNED if highest is None else int(highest)
 
 
+def rows_without_ids(batch: pa.RecordBatch) -> int:
+    """How many row ids ``assign`` would give to a batch of ADD_SCHEMA, of files with a record count."""
+    missing = pc.is_null(batch.column("base_row_id"))
+    counts = pc.struct_field(batch.column("stats"), "num_records")
+    return int(pc.fill_null(counts.filter(missing), 0).to_numpy(zero_copy_only=False).sum(dtype=object))
+
+
 def _replaced(batch: pa.RecordBatch, column: str, values: pa.Array) -> pa.RecordBatch:
     index = batch.schema.get_field_index(column)
     return batch.set_column(index, batch.schema.field(index), values)

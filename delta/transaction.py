@@ -28,7 +28,7 @@ from deltaberg.delta.conflict_checker import Intent, Reads, check_conflict
 from deltaberg.delta.deletion_vector import DeletionVectorDescriptor
 from deltaberg.delta.deletion_vector_file import discard, write_deletion_vectors
 from deltaberg.delta.errors import DeltaConflict, InvalidDeltaRequest
-from deltaberg.delta.file_changes import FileChanges, RemovedFiles, conformed, require_counts_with_vectors
+from deltaberg.delta.file_changes import FileChanges, conformed, require_counts_with_vectors
 from deltaberg.delta.iceberg_compat import active_version, check_adds, check_table
 from deltaberg.delta.log_path import commit_name, log_folder
 from deltaberg.delta.metadata_change import check_metadata_change
@@ -158,13 +158,15 @@ class Transaction:
         names = self.partition_names if self._base is None else _partition_names(self._base)
         for batch in batches:
             if batch.num_rows:
-                self._files.removes.append(RemovedFiles(batch=conformed(batch, names), data_change=data_change))
+                self._files.remove(conformed(batch, names), data_change=data_change)
         self._reads = max(self._reads, Reads.REMOVED_FILES, key=list(Reads).index)
 
     def add_change_files(self, batches: Iterable[pa.RecordBatch]) -> None:
         """Add change data files (``cdc``): path, partition_values and size of each."""
         names = self.partition_names
-        self._files.change_files.extend(conformed(batch, names) for batch in batches if batch.num_rows)
+        for batch in batches:
+            if batch.num_rows:
+                self._files.change_files.append(conformed(batch, names))
 
     def write_deletion_vectors(
         self, vectors: Iterable[tuple[bytes, int]], *, prefix: str = ""
@@ -323,8 +325,8 @@ class Transaction:
             self._in_flight = True
             try:
                 outcome = put_commit(self.storage, self._commit_location(place.version), content)
-            except PermissionDenied:
-                self._in_flight = False
+            except BaseException as error:
+                self._in_flight = content.is_whole and not isinstance(error, PermissionDenied)
                 raise
             if outcome is PutOutcome.COMMITTED:
                 return state
@@ -370,12 +372,11 @@ class Transaction:
         self._check_row_tracking()
 
     def _check_row_tracking(self) -> None:
-        if not self._protocol.supports("rowTracking"):
-            for batch in self._files.all_adds:
-                if batch.column("base_row_id").null_count < batch.num_rows:
-                    raise InvalidDeltaRequest(
-                        "Cannot commit row ids: the protocol does not support rowTracking", feature="rowTracking"
-                    )
+        files = self._files
+        if not self._protocol.supports("rowTracking") and (files.adds.has_row_ids or files.recommitted.has_row_ids):
+            raise InvalidDeltaRequest(
+                "Cannot commit row ids: the protocol does not support rowTracking", feature="rowTracking"
+            )
         base = self._base
         if (
             base is None

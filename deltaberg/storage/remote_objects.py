@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import io
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, cast
 from urllib.parse import urlsplit
@@ -20,6 +20,7 @@ from obstore.exceptions import (
 from obstore.store import MemoryStore, from_url
 
 from deltaberg.storage.errors import AlreadyExists, NotFound, PermissionDenied, StorageError
+from deltaberg.storage.protocol import Chunk
 
 if TYPE_CHECKING:
     from obstore.store import ObjectStore
@@ -128,10 +129,12 @@ class RemoteObjects:
         with _told("write", url):
             obstore.put(store, key, data)
 
-    def put_if_absent(self, url: str, data: bytes) -> None:
+    def put_if_absent(self, url: str, data: bytes | Iterable[Chunk]) -> None:
         store, key = self._place(url)
+        # Stores have no condition on an upload in parts that obstore could pass on, so it is one request.
+        content = data if isinstance(data, bytes) else b"".join(data)
         with _told("write", url):
-            obstore.put(store, key, data, mode="create", use_multipart=False)
+            obstore.put(store, key, content, mode="create", use_multipart=False)
 
     def delete(self, url: str) -> None:
         store, key = self._place(url)

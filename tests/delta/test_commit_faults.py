@@ -12,8 +12,9 @@ import pyarrow as pa
 import pytest
 
 from deltaberg.bitmap import PositionBitmap
+from deltaberg.delta import commit_file
 from deltaberg.delta.create_table import create_table, new_metadata
-from deltaberg.delta.errors import DeltaCommitStateUnknown, DeltaConflict, InvalidDeltaRequest
+from deltaberg.delta.errors import DeltaCommitStateUnknown, DeltaConflict, DeltaError, InvalidDeltaRequest
 from deltaberg.delta.table import DeltaTable
 from deltaberg.delta.transaction import Transaction, begin_transaction
 from deltaberg.delta.types import LongType, StructField, StructType
@@ -237,3 +238,73 @@ def test_a_transaction_that_is_left_before_its_commit_is_cleaned_up(storage: Fau
     assert vector_files(root) == 1
     transaction.abort()
     assert vector_files(root) == 1
+
+
+def many_files(count: int) -> pa.RecordBatch:
+    columns = {
+        "path": pa.array([f"part-{number:06d}.parquet" for number in range(count)]),
+        "partition_values": pa.array([{}] * count, pa.struct([])),
+        "size": pa.array(range(count)),
+        "modification_time": pa.array([1] * count),
+        "data_change": pa.array([True] * count),
+    }
+    return pa.RecordBatch.from_arrays(list(columns.values()), names=list(columns))
+
+
+class TestACommitTooLargeToBeHeldWhole:
+    """Its content is made while it is written."""
+
+    @pytest.fixture(autouse=True)
+    def _small_is_smaller(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(commit_file, "_SMALL", 1 << 12)
+
+    def begun(self, storage: FaultyStorage, root: Path) -> Transaction:
+        transaction = begin_transaction(DeltaTable.open(str(root), storage).snapshot())  # type: ignore[arg-type]
+        transaction.add_files(many_files(50_000).slice(start, 9_000) for start in range(0, 50_000, 9_000))
+        return transaction
+
+    def test_it_is_committed_whole_and_in_order(self, storage: FaultyStorage, root: Path) -> None:
+        assert self.begun(storage, root).commit("WRITE") == 1
+        found = pa.Table.from_batches(DeltaTable.open(str(root), open_storage()).snapshot().add_files())
+        assert found.column("path").to_pylist() == many_files(50_000).column("path").to_pylist()
+        assert found.column("size").to_pylist() == list(range(50_000))
+
+    def test_behind_a_faster_writer_it_is_made_again(self, storage: FaultyStorage, root: Path) -> None:
+        transaction = self.begun(storage, root)
+        begin_transaction(DeltaTable.open(str(root), open_storage()).snapshot()).commit("OTHER")
+        assert transaction.commit("WRITE") == 2
+        assert operations(root) == ["CREATE TABLE", "OTHER", "WRITE"]
+        assert (
+            sum(each.num_rows for each in DeltaTable.open(str(root), open_storage()).snapshot().add_files()) == 50_000
+        )
+
+    def test_a_conflict_with_it_is_found(self, storage: FaultyStorage, root: Path) -> None:
+        transaction = self.begun(storage, root)
+        other = begin_transaction(DeltaTable.open(str(root), open_storage()).snapshot())
+        other.add_files([many_files(50_000).slice(49_999)])
+        other.commit("OTHER")
+        with pytest.raises(DeltaConflict, match="added a file that this transaction adds"):
+            transaction.commit("WRITE")
+
+    def test_a_store_that_fails_before_it_took_everything_has_written_nothing(
+        self, storage: FaultyStorage, root: Path
+    ) -> None:
+        storage.before["put_if_absent"] = failing(StorageError("no route to the store"))
+        transaction = self.begun(storage, root)
+        with pytest.raises(StorageError, match="no route"):
+            transaction.commit("WRITE")
+        assert version(root) == 0
+
+    def test_an_answer_that_is_lost_is_looked_up(self, storage: FaultyStorage, root: Path) -> None:
+        storage.after["put_if_absent"] = failing(StorageError("connection reset"))
+        assert self.begun(storage, root).commit("WRITE") == 1
+        assert version(root) == 1
+
+    def test_a_file_that_cannot_be_written_down_leaves_no_commit(self, storage: FaultyStorage, root: Path) -> None:
+        transaction = self.begun(storage, root)
+        bad = many_files(1).set_column(0, "path", pa.array([None], pa.string()))
+        transaction.add_files([bad])
+        with pytest.raises(DeltaError, match="path is null"):
+            transaction.commit("WRITE")
+        assert version(root) == 0
+        assert [file.name for file in (root / "_delta_log").iterdir() if file.name.startswith(".")] == []

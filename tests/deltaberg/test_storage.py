@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import stat
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pyarrow as pa
@@ -149,6 +149,29 @@ def test_put_if_absent_respects_a_file_in_any_store(place: tuple[Storage, str]) 
         storage.put_if_absent(f"{folder}/v1", b"second")
     assert raised.value.path == f"{folder}/v1"
     assert storage.get(f"{folder}/v1") == b"first"
+
+
+def test_put_if_absent_takes_pieces(place: tuple[Storage, str]) -> None:
+    storage, folder = place
+    storage.put_if_absent(f"{folder}/v1", iter([b"first ", memoryview(b"second "), b"", b"third"]))
+    assert storage.get(f"{folder}/v1") == b"first second third"
+    with pytest.raises(AlreadyExists):
+        storage.put_if_absent(f"{folder}/v1", iter([b"other"]))
+    assert storage.get(f"{folder}/v1") == b"first second third"
+
+
+def test_pieces_that_end_in_an_error_leave_no_file(place: tuple[Storage, str]) -> None:
+    storage, folder = place
+
+    def pieces() -> Iterator[bytes]:
+        yield b"x" * 100_000
+        raise KeyError("lost")
+
+    with pytest.raises(KeyError, match="lost"):
+        storage.put_if_absent(f"{folder}/v1", pieces())
+    assert list(storage.list(folder)) == []
+    if folder.startswith("/"):
+        assert os.listdir(folder) == []
 
 
 def test_a_dangling_link_is_not_overwritten_by_put_if_absent(tmp_path: Path, storage: Storage) -> None:
