@@ -12,8 +12,9 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Literal, NoReturn, TypedDict
 
 from deltaberg.errors import NotATable, error_context
-from deltaberg.migrate.convert import ConvertResult, Progress
+from deltaberg.migrate.convert import ConvertResult
 from deltaberg.migrate.convert import convert as run_conversion
+from deltaberg.migrate.engine import Progress, rows_checker
 from deltaberg.migrate.history import HistoryReport
 from deltaberg.migrate.history import history as list_history
 from deltaberg.migrate.inspection import Inspection, inspect_table
@@ -120,11 +121,13 @@ def verify(
     to: FormatName | None = None,
     rows: bool = False,
     bounds: bool = False,
+    engine: Literal["local", "spark"] = "local",
+    progress: Progress | None = None,
     **where: Unpack[Where],
 ) -> VerifyReport:
     """Compare two tables: schema, files, counts, bounds; ``rows`` compares their content too.
 
-    to: the target's format; needed only where a folder holds both tables. ``where`` chooses the state of the source.
+    engine: who reads the rows: this process, or Spark tasks (of the active session or a new one). to: the target's format; needed only where a folder holds both tables. ``where`` chooses the state of the source.
     Differences are reported, not raised.
     """
     source_location, target_location = _location(source), _location(target)
@@ -140,7 +143,13 @@ def verify(
         )
     if source_location == target_location and opened_source.format is opened_target.format:
         _no_table_of(opened_source.format.other, target_location)
-    return compare(opened_source, opened_target, rows=rows, bounds=bounds)
+    return compare(
+        opened_source,
+        opened_target,
+        rows=rows,
+        bounds=bounds,
+        compare_rows=rows_checker(engine if rows else "local", progress=progress),
+    )
 
 
 def _no_table_of(wanted: TableFormat, location: str) -> NoReturn:

@@ -6,7 +6,9 @@ import json
 import time
 import uuid
 from collections.abc import Callable
+from contextlib import nullcontext
 from dataclasses import dataclass, fields, replace
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 from deltaberg.delta.log_path import commit_name, log_folder
@@ -25,7 +27,6 @@ from deltaberg.migrate.locations import join, real_location
 from deltaberg.migrate.plan import Plan, PreparedPlan, check_request, describe_source, prepare
 from deltaberg.migrate.position import Position, position_of
 from deltaberg.migrate.recording_storage import RecordingStorage
-from deltaberg.migrate.rewrite import RewriteRunner
 from deltaberg.migrate.source import DeltaSource, IcebergSource, Source, TableFormat
 from deltaberg.translate.options import ConvertOptions
 
@@ -87,6 +88,8 @@ def convert(
     another table or was changed by somebody else; leaves nothing half-written behind when it fails.
     """
     options = options or ConvertOptions()
+    if session is not None:
+        options = replace(options, engine="spark")
     job = _Job(
         source=source,
         to=TableFormat(to),
@@ -203,14 +206,13 @@ class _Job:
     ) -> ConvertResult:
         made = replace(prepared.plan, target={**prepared.plan.target, "location": self.root})
         self.progress("write", 0, made.files)
-        runner = engine.rewriting(storage, self.progress)
         if begun is None:
             plan_name = f"{_plan_prefix(position)}{self.new_id()}.json"
             document = json.dumps(made.to_json(), indent=1, ensure_ascii=False)
             storage.put(join(self.root, plan_name), document.encode())
-            done = self._write_table(prepared.design, position, storage, plan_name, None, runner)
+            done = self._write_table(prepared.design, position, storage, plan_name, None, engine)
         else:
-            done = self._write_table(prepared.design, position, storage, begun.plan_name, begun.snapshot_id, runner)
+            done = self._write_table(prepared.design, position, storage, begun.plan_name, begun.snapshot_id, engine)
         self.progress("write", made.files, made.files)
         return ConvertResult(
             plan=made,
@@ -230,10 +232,13 @@ class _Job:
         storage: RecordingStorage,
         plan_name: str,
         after: int | None,
-        runner: RewriteRunner,
+        engine: Engine,
     ) -> WrittenDelta | WrittenIceberg:
+        runner = engine.rewriting(storage, self.progress)
         if isinstance(design, DeltaDesign):
             assert isinstance(self.source, IcebergSource)
+            folder = join(self.root, HIDDEN_FOLDER)
+            by_key = partial(engine.deleted_by_key, self.source, folder, storage, self.progress)
             delta = DeltaWriter(
                 source=self.source,
                 design=design,
@@ -245,6 +250,7 @@ class _Job:
                 plan_name=plan_name,
                 runner=runner,
                 target_size=self.options.target_file_size,
+                by_key=by_key if design.keys_in_tasks else nullcontext,
             )
             return delta.write() if len(design.line.snapshots) < 2 else DeltaReplay(delta).write(after=after)
         assert isinstance(self.source, DeltaSource)

@@ -18,6 +18,7 @@ from deltaberg.iceberg.transforms import IdentityTransform
 from deltaberg.migrate.delta_survey import DeltaSurvey, Surveying, survey_delta
 from deltaberg.migrate.footers import UNREADABLE, FileFacts, FooterSurvey
 from deltaberg.migrate.iceberg_compat import compat_findings
+from deltaberg.migrate.int96_survey import int96_obstacles
 from deltaberg.migrate.snapshot_line import SnapshotLine, snapshot_line
 from deltaberg.migrate.source import IcebergSource
 from deltaberg.translate import codes
@@ -46,6 +47,10 @@ IDENTIFIER_FIELDS_KEY: Final = "deltaberg.iceberg.identifier-fields"
 REFS_KEY: Final = "deltaberg.iceberg.refs"
 DELETION_VECTORS_KEY: Final = "delta.enableDeletionVectors"
 
+LOCAL_ROWS: Final = 1_000_000
+LOCAL_DELETE_KEYS: Final = 100_000
+"""With ``--engine spark``: equality deletes of smaller tables are resolved where the entries are translated."""
+
 _NAMES_DIFFER: Final = (
     "a column has another name in the files, and DuckDB then reads partition columns as null; --former-names trust-ids "
     "keeps them"
@@ -70,7 +75,8 @@ class DeltaDesign:
 
     schema: the columns of all snapshots in ``line``, whose leaves are ``leaves``; translation: of the newest schema;
     translations: of each snapshot's. footers: tells which facts a file has. rewritten: (facts, spec id) of files that are written anew.
-    lineage: row ids are carried. deletes: counts of delete files by kind.
+    lineage: row ids are carried. deletes: counts of delete files by kind. keys_in_tasks: equality deletes are resolved by
+    a Spark job, before anything else.
     """
 
     schema: Schema
@@ -90,6 +96,7 @@ class DeltaDesign:
     properties: Mapping[str, str]
     description: str | None
     deletes: Mapping[str, int]
+    keys_in_tasks: bool
     findings: tuple[Finding, ...] = field(default=())
 
     @property
@@ -150,8 +157,10 @@ class _Designer:
             partitioning = self._partitioning(mapped, withheld=_NAMES_DIFFER)
             sources = frozenset()
             names = self._physical_names(held, sources, mode)
+        legacy = int96_obstacles(self.survey, self.source, self.line, self.schema, held)
         obstacles = {
-            key: self._obstacles(key, held[key[0]], names, sources, mapped, mode) for key in self.survey.tallies
+            key: (*self._obstacles(key, held[key[0]], names, sources, mapped, mode), *legacy.get(key, ()))
+            for key in self.survey.tallies
         }
         groups = tuple(
             FileGroup(
@@ -201,6 +210,7 @@ class _Designer:
             properties=properties,
             description=self.metadata.properties.get("comment"),
             deletes=dict(self.survey.deletes),
+            keys_in_tasks=self._keys_in_tasks(),
             findings=tuple(self.findings),
         )
 
@@ -214,8 +224,25 @@ class _Designer:
             ("equality", codes.EQUALITY_DELETES),
         ):
             count = self.survey.deletes[kind]
+            detail = self._by_keys() if kind == "equality" else ""
             if count:
-                self.findings.append(Finding(code=code, what=f"{count} delete files", files=count))
+                self.findings.append(Finding(code=code, what=f"{count} delete files", detail=detail, files=count))
+
+    def _keys_in_tasks(self) -> bool:
+        rows = sum(tally.rows for tally in self.survey.tallies.values())
+        return (
+            self.options.engine == "spark"
+            and len(self.line.snapshots) == 1
+            and self.survey.delete_keys > 0
+            and (rows >= LOCAL_ROWS or self.survey.delete_keys >= LOCAL_DELETE_KEYS)
+        )
+
+    def _by_keys(self) -> str:
+        """Who finds the deleted rows, where that is a question."""
+        if self.options.engine != "spark":
+            return ""
+        where = "by a Spark job" if self._keys_in_tasks() else "without a Spark job of its own"
+        return f"{self.survey.delete_keys} deleted keys, {where}"
 
     def _live_specs(self) -> list[PartitionSpec]:
         ids = sorted({spec_id for _, spec_id in self.survey.tallies}) or [self.metadata.default_spec_id]
@@ -340,7 +367,8 @@ class _Designer:
         if mode is MappingMode.NONE and obstacle.code in {codes.FORMER_NAMES, codes.FIELD_IDS_DISAGREE}:
             return Severity.REFUSE, "Leave --column-mapping out."
         if obstacle.code is not codes.FORMER_NAMES:
-            return obstacle.code.severity, None
+            strict = obstacle.code.strict if self.options.strict else None
+            return strict or obstacle.code.severity, None
         match self.options.former_names:
             case "rewrite":
                 return Severity.REWRITE, "Nothing to do; these files are written anew, as asked for."

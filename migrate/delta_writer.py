@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -15,7 +16,7 @@ from deltaberg.delta.column_mapping import MappingMode
 from deltaberg.delta.create_table import create_table, new_metadata
 from deltaberg.delta.log_path import commit_name, log_folder
 from deltaberg.delta.transaction import Transaction
-from deltaberg.iceberg.resolved_deletes import resolve_deletes
+from deltaberg.iceberg.resolved_deletes import DeletedByKey, resolve_deletes
 from deltaberg.migrate.delta_entries import HIDDEN_FOLDER, DeltaEntries
 from deltaberg.migrate.delta_target import DeltaDesign
 from deltaberg.migrate.position import OPTIONS_KEY, PLAN_KEY, POSITION_KEY, TARGET_VERSION_KEY, Position
@@ -51,6 +52,7 @@ class DeltaWriter:
     """Writes a design's snapshot into a new Delta table at ``root``.
 
     plan_name: the plan document, relative to it. runner: who rewrites files; target_size: how large they should be.
+    by_key: what equality deletes delete, where somebody else resolves them.
     """
 
     source: IcebergSource
@@ -63,6 +65,7 @@ class DeltaWriter:
     plan_name: str | None = None
     runner: RewriteRunner = field(default_factory=InThisProcess)
     target_size: int | None = None
+    by_key: Callable[[], AbstractContextManager[DeletedByKey | None]] = nullcontext
 
     def write(self) -> WrittenDelta:
         """Commit version 0. Raises DeltaConflict where a log appeared meanwhile; leaves nothing behind when it fails."""
@@ -147,8 +150,9 @@ class DeltaWriter:
         if snapshot is None:
             return
         entries = self.entries()
-        resolved = resolve_deletes(self.source.table, snapshot)
-        yield from entries.adds(resolved, snapshot, transaction, RewriteQueue(entries.rewriter()))
+        with self.by_key() as by_key:
+            resolved = resolve_deletes(self.source.table, snapshot, by_key=by_key)
+            yield from entries.adds(resolved, snapshot, transaction, RewriteQueue(entries.rewriter()))
 
     def entries(self) -> DeltaEntries:
         return DeltaEntries(

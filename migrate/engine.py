@@ -3,10 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from typing import TYPE_CHECKING, Protocol
 
+from deltaberg.iceberg.resolved_deletes import DeletedByKey
+from deltaberg.migrate.check import Check
 from deltaberg.migrate.recording_storage import RecordingStorage
 from deltaberg.migrate.rewrite import InThisProcess, RewriteRunner
+from deltaberg.migrate.source import IcebergSource, Source
+from deltaberg.migrate.verify_rows import rows_check
+from deltaberg.migrate.verify_tables import ChosenOptions
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -22,12 +28,43 @@ class Engine(Protocol):
         """Who writes files anew. What it writes is recorded in ``storage``, which can take it all back."""
         ...
 
+    def deleted_by_key(
+        self, source: IcebergSource, folder: str, storage: RecordingStorage, progress: Progress
+    ) -> AbstractContextManager[DeletedByKey | None]:
+        """What the source's equality deletes delete, known until the context ends; None: whoever asks finds out.
+
+        folder: below which files may be staged meanwhile.
+        """
+        ...
+
 
 class LocalEngine:
     """Does everything in this process."""
 
     def rewriting(self, storage: RecordingStorage, progress: Progress) -> RewriteRunner:
         return InThisProcess()
+
+    def deleted_by_key(
+        self, source: IcebergSource, folder: str, storage: RecordingStorage, progress: Progress
+    ) -> AbstractContextManager[DeletedByKey | None]:
+        return nullcontext()
+
+
+RowsChecker = Callable[[Source, Source, ChosenOptions], Check]
+
+
+def rows_checker(name: str, session: SparkSession | None = None, *, progress: Progress | None = None) -> RowsChecker:
+    """Who compares the rows of two tables; ``session`` as for ``engine_of``. Raises EngineUnavailable."""
+    if name != "spark" and session is None:
+        return rows_check
+    from deltaberg.migrate.spark.session import spark_session
+    from deltaberg.migrate.spark.verify_rows import spark_rows_check
+    from deltaberg.migrate.spark.work import SparkWork
+
+    work = SparkWork(spark_session(session))
+    return spark_rows_check(
+        work, progress=None if progress is None else lambda done, total: progress("compare rows, tasks", done, total)
+    )
 
 
 def engine_of(name: str, session: SparkSession | None = None) -> Engine:

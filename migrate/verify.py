@@ -16,7 +16,7 @@ from deltaberg.migrate.verify_bounds import bounds_check
 from deltaberg.migrate.verify_rows import rows_check
 from deltaberg.migrate.verify_tables import ChosenOptions, column_facts, derived_names, file_table
 
-_OWN_FILE: Final = r"/rewritten-[0-9a-f-]{36}\.parquet$"
+_OWN_FILE: Final = r"/rewritten-[0-9a-f-]+\.parquet$"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

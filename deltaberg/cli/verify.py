@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
@@ -14,9 +14,14 @@ from deltaberg.errors import VerificationFailed
 if TYPE_CHECKING:
     from deltaberg.migrate.verify import VerifyReport
 
+EngineName = Literal["local", "spark"]
 TargetTable = Annotated[str, typer.Argument(help="The table made from it.", metavar="TARGET", show_default=False)]
 Rows = Annotated[bool, typer.Option("--rows", help="Compare the content too, row for row.")]
 Bounds = Annotated[bool, typer.Option("--bounds", help="Check the statistics against the data files.")]
+Engine = Annotated[
+    EngineName,
+    typer.Option("--engine", help="Who reads the rows: this process or Spark tasks.", metavar="local|spark"),
+]
 TargetFormat = Annotated[
     options.FormatName | None,
     typer.Option("--to", help="The target's format, where a folder holds both.", metavar="iceberg|delta"),
@@ -28,6 +33,7 @@ def verify(
     target: TargetTable,
     rows: Rows = False,
     bounds: Bounds = False,
+    engine: Engine = "local",
     to: TargetFormat = None,
     version: options.Version = None,
     snapshot_id: options.SnapshotId = None,
@@ -39,7 +45,7 @@ def verify(
 ) -> None:
     """Whether two tables are equal.
 
-    Schema, files, counts and bounds are compared; with --rows the content too.
+    Schema, files, counts and bounds are compared; with --rows the content too, in Spark tasks with --engine spark.
 
     Exit code 4 when they differ.
 
@@ -49,15 +55,19 @@ def verify(
     """
     from deltaberg import api
     from deltaberg.cli.console import print_json
+    from deltaberg.cli.progress import ProgressBar
 
-    report = api.verify(
-        source,
-        target,
-        to=to,
-        rows=rows,
-        bounds=bounds,
-        **where(version=version, snapshot_id=snapshot_id, ref=ref, as_of=as_of, relocate=relocate),
-    )
+    with ProgressBar("verify") as bar:
+        report = api.verify(
+            source,
+            target,
+            to=to,
+            rows=rows,
+            bounds=bounds,
+            engine=engine,
+            progress=bar,
+            **where(version=version, snapshot_id=snapshot_id, ref=ref, as_of=as_of, relocate=relocate),
+        )
     if json:
         print_json(report.to_json())
     else:

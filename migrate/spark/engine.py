@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from deltaberg.iceberg.resolved_deletes import DeletedByKey
 from deltaberg.migrate.engine import Progress
+from deltaberg.migrate.locations import join
 from deltaberg.migrate.recording_storage import RecordingStorage
 from deltaberg.migrate.rewrite import RewriteRunner
+from deltaberg.migrate.source import IcebergSource
+from deltaberg.migrate.spark.equality_deletes import resolve_equality_deletes
 from deltaberg.migrate.spark.rewrite_files import InSparkTasks
 from deltaberg.migrate.spark.session import spark_session
+from deltaberg.migrate.spark.staging import Staging
 from deltaberg.migrate.spark.work import SparkWork
 
 if TYPE_CHECKING:
@@ -33,3 +40,24 @@ class SparkEngine:
             storage=storage,
             progress=lambda done, total: progress("rewrite, MiB", done >> 20, total >> 20),
         )
+
+    @contextmanager
+    def deleted_by_key(
+        self, source: IcebergSource, folder: str, storage: RecordingStorage, progress: Progress
+    ) -> Iterator[DeletedByKey | None]:
+        if source.snapshot is None:
+            yield None
+            return
+        staging = Staging.below(storage, folder)
+        storage.create_folders(join(staging.folder, "x"))
+        try:
+            staged = resolve_equality_deletes(
+                self.work,
+                source.table,
+                source.snapshot,
+                folder=staging.folder,
+                progress=lambda done, total: progress("equality deletes, tasks", done, total),
+            )
+            yield staged.reader()
+        finally:
+            staging.clear()

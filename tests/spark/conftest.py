@@ -31,6 +31,7 @@ def _makers(folder: str) -> Any:
 _migrate = _makers("migrate")
 opened, write_delta = _migrate.opened, _migrate.write_delta
 write_iceberg_file, delete_from_delta = _migrate.write_iceberg_file, _migrate.delete_from_delta
+delta_rows, iceberg_rows = _migrate.delta_rows, _migrate.iceberg_rows
 
 
 @pytest.fixture(scope="session")

@@ -1,0 +1,116 @@
+"""The list of tables of one job, as a JSON file says it.
+
+    {"defaults": {"to": "delta", "verify": "rows"},
+     "tables": [{"source": "s3://lake/sales/orders"},
+                {"source": "/lake/visits", "to": "iceberg", "target": "/lake/ice/visits", "format_version": 3}]}
+
+A table's keys are the names of the Python API's arguments and of ``ConvertOptions``; what stands in ``defaults`` holds for
+every table that does not say otherwise. A JSON document is a YAML document too: the same file will serve both.
+"""
+
+from __future__ import annotations
+
+import json
+import types
+from collections.abc import Mapping
+from dataclasses import fields
+from typing import Any, Final, Literal, Union, get_args, get_origin, get_type_hints
+
+from deltaberg.errors import UsageError
+from deltaberg.migrate.source import TableFormat
+from deltaberg.migrate.spark.many_tables import TableRequest, Verification
+from deltaberg.moment import moment_ms
+from deltaberg.storage import absolute_location
+from deltaberg.translate.options import ConvertOptions
+
+_OPTIONS: Final = frozenset(each.name for each in fields(ConvertOptions)) - {"engine"}
+_OWN: Final[Mapping[str, Any]] = {
+    "name": str,
+    "source": str,
+    "to": Literal["iceberg", "delta"],
+    "target": str | None,
+    "verify": Verification,
+    "version": int | None,
+    "snapshot_id": int | None,
+    "ref": str | None,
+    "as_of": str | None,
+    "relocate": Mapping[str, str],
+    "storage_options": Mapping[str, str],
+}
+
+
+def read_tables(data: bytes | str, *, name: str = "the list of tables") -> tuple[TableRequest, ...]:
+    """The requests of a file's text. Raises UsageError that names the table and key that is wrong."""
+    try:
+        document = json.loads(data)
+    except ValueError as error:
+        raise UsageError(f"Cannot read {name}: it is not JSON ({error})") from error
+    if isinstance(document, list):
+        document = {"tables": document}
+    if not isinstance(document, dict) or not isinstance(document.get("tables"), list):
+        raise UsageError(f'Cannot read {name}: expected {{"tables": [...]}}, found {_kind(document)}')
+    unknown = sorted(document.keys() - {"tables", "defaults"})
+    if unknown:
+        raise UsageError(f"Cannot read {name}: unknown key {unknown[0]} (expected tables and defaults)")
+    defaults = document.get("defaults", {})
+    if not isinstance(defaults, dict):
+        raise UsageError(f"Cannot read {name}: defaults must be an object, found {_kind(defaults)}")
+    return tuple(_request(each, defaults, f"{name}, table {place}") for place, each in enumerate(document["tables"], 1))
+
+
+def _request(value: Any, defaults: Mapping[str, Any], where: str) -> TableRequest:
+    if isinstance(value, str):
+        value = {"source": value}
+    if not isinstance(value, dict):
+        raise UsageError(f"Cannot read {where}: expected an object, found {_kind(value)}")
+    given = {**defaults, **value}
+    hints = {**_OWN, **{key: kind for key, kind in get_type_hints(ConvertOptions).items() if key in _OPTIONS}}
+    for key, each in given.items():
+        if key not in hints:
+            raise UsageError(f"Cannot read {where}: unknown key {key} (expected one of {', '.join(sorted(hints))})")
+        if not _fits(each, hints[key]):
+            raise UsageError(f"Cannot read {where}: {key} must be {_expected(hints[key])}, found {json.dumps(each)}")
+    for key in ("source", "to"):
+        if key not in given:
+            raise UsageError(f"Cannot read {where}: {key} is missing")
+    target, as_of = given.get("target"), given.get("as_of")
+    chosen = {key: given[key] for key in ("verify", "version", "snapshot_id", "ref", "relocate", "storage_options")
+              if key in given}  # fmt: skip
+    return TableRequest(
+        name=given.get("name") or given["source"],
+        source=absolute_location(given["source"]),
+        to=TableFormat(given["to"]),
+        target=None if target is None else absolute_location(target),
+        options=ConvertOptions(**{key: given[key] for key in given.keys() & _OPTIONS}, engine="spark"),
+        as_of_ms=None if as_of is None else moment_ms(as_of),
+        **chosen,
+    )
+
+
+def _fits(value: Any, kind: Any) -> bool:
+    origin = get_origin(kind)
+    if origin is Literal:
+        return isinstance(value, str) and value in get_args(kind)
+    if origin in (Union, types.UnionType):
+        return any(_fits(value, each) for each in get_args(kind))
+    if origin is not None:
+        return isinstance(value, dict) and all(isinstance(each, str) for each in value.values())
+    if kind is int:
+        return isinstance(value, int) and not isinstance(value, bool)
+    return isinstance(value, kind)
+
+
+def _expected(kind: Any) -> str:
+    origin = get_origin(kind)
+    if origin is Literal:
+        return "one of " + ", ".join(get_args(kind))
+    if origin in (Union, types.UnionType):
+        return " or ".join(_expected(each) for each in get_args(kind))
+    if origin is not None:
+        return "an object of texts"
+    names = {bool: "true or false", int: "a whole number", str: "a text", type(None): "null"}
+    return names[kind]
+
+
+def _kind(value: Any) -> str:
+    return {dict: "an object", list: "a list", str: "a text", type(None): "null"}.get(type(value), "something else")
