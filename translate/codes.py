@@ -135,6 +135,14 @@ NAMES_BY_CASE: Final = Code(
     remedy="Rename one of the columns in the source.",
     example="an Iceberg table with columns `a` and `A`",
 )
+NAMES_BY_PATH: Final = Code(
+    name="names-collide-by-path",
+    severity=Severity.REFUSE,
+    to=_ICEBERG,
+    reason="Two fields have the same dotted name, and Iceberg's own library opens no table with such a schema.",
+    remedy="Rename one of them in the source.",
+    example="a Delta table with a column `a.b` and a column `a struct<b: int>`",
+)
 COLUMN_MAPPING: Final = Code(
     name="column-mapping-chosen",
     severity=Severity.INFO,
@@ -232,9 +240,9 @@ DATA_FILE_FORMAT: Final = Code(
 INT96: Final = Code(
     name="int96-timestamps",
     severity=Severity.WARNING,
-    to=_ICEBERG,
-    reason="Timestamps are stored as INT96, which Iceberg's specification does not list; Spark, DuckDB and PyIceberg "
-    "read these values right.",
+    to=_BOTH,
+    reason="Timestamps are stored as INT96, which Iceberg's specification does not list and Delta's knows from Spark; "
+    "Spark, DuckDB, PyIceberg and delta-rs read these values right.",
     remedy="--strict rewrites these files; set spark.sql.parquet.outputTimestampType=TIMESTAMP_MICROS for new ones.",
     example="nearly every Delta table that open-source Spark wrote",
     strict=Severity.REWRITE,
@@ -242,9 +250,9 @@ INT96: Final = Code(
 INT96_OUT_OF_RANGE: Final = Code(
     name="int96-out-of-range",
     severity=Severity.REWRITE,
-    to=_ICEBERG,
+    to=_BOTH,
     reason="Timestamps stored as INT96 outside the years 1677 to 2262, which readers that pass through nanoseconds "
-    "(PyIceberg) get wrong, or statistics do not say that there are none.",
+    "(PyIceberg, delta-rs) get wrong, or statistics do not say that there are none.",
     remedy="Nothing to do; these files are written anew.",
     example="an INT96 file with a timestamp of the year 9999",
 )

@@ -6,6 +6,7 @@ Delta: "Schema Serialization Format", "Column Mapping", "Default Columns". Icebe
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Final
@@ -97,12 +98,21 @@ def delta_to_iceberg_schema(
     fields = visitor.struct(schema, (), (), in_collection=False)
     if not fields and not any(finding.code.severity is Severity.REFUSE for finding in visitor.findings):
         visitor.findings.append(Finding(code=codes.NO_COLUMNS, what="schema"))
+    translated = Schema(schema_id=schema_id, fields=fields)
+    visitor.findings.extend(
+        Finding(code=codes.NAMES_BY_PATH, what=name) for name in _dotted_names_of_several(translated)
+    )
     return IcebergSchemaTranslation(
-        schema=Schema(schema_id=schema_id, fields=fields),
+        schema=translated,
         leaves=tuple(visitor.leaves),
         left_out=tuple(visitor.left_out),
         findings=tuple(visitor.findings),
     )
+
+
+def _dotted_names_of_several(schema: Schema) -> list[str]:
+    counts = Counter(schema.full_name(each.field_id) for each in ice.walk(schema.fields))
+    return [name for name, count in counts.items() if count > 1]
 
 
 def iceberg_to_delta_schema(

@@ -138,6 +138,26 @@ def test_a_default_that_is_an_expression_is_said_and_not_carried(column: Any, de
     assert required_version(schema)[0] == 1
 
 
+@pytest.mark.parametrize(
+    ("column_name", "kind", "inside"),
+    [("a.b", "struct", "b"), ("a.element", "array", None), ("a.key", "map", None)],
+)
+def test_a_column_with_the_dotted_name_of_another_field_is_refused(
+    column: Any, delta_schema: Any, column_name: str, kind: str, inside: str | None
+) -> None:
+    """Iceberg's library indexes fields by dotted names and opens no table where two are equal."""
+    below: dict[str, delta.DeltaType] = {
+        "struct": delta.StructType(fields=(column(inside or "x", delta.IntegerType()),)),
+        "array": delta.ArrayType(element_type=delta.IntegerType(), contains_null=True),
+        "map": delta.MapType(key_type=delta.IntegerType(), value_type=delta.IntegerType(), value_contains_null=True),
+    }
+    schema = delta_schema(column(column_name, delta.LongType()), column("a", below[kind]))
+    result = delta_to_iceberg_schema(schema, assigned_ids(schema, known={}), format_version=2)
+    assert found(result.findings) == [("names-collide-by-path", column_name)]
+    alone = delta_schema(column(column_name, delta.LongType()), column("A", below[kind]))
+    assert not delta_to_iceberg_schema(alone, assigned_ids(alone, known={}), format_version=2).findings
+
+
 def test_a_schema_without_columns_is_refused(delta_schema: Any) -> None:
     assert found(delta_to_iceberg_schema(delta_schema(), {}, format_version=2).findings) == [("no-columns", "schema")]
 
