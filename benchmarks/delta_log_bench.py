@@ -1,12 +1,14 @@
-"""Opening Delta tables and listing their files with typed statistics, beside delta-rs on the same log.
+"""Opening Delta tables and listing their files with typed statistics, and writing as many, beside delta-rs.
 
-usage: delta_log_bench.py [--adds 1000000] [--old-commits 100000] [--repeat 3] [--folder DIR] [--out RESULTS.json]
+usage: delta_log_bench.py [--adds 1000000] [--old-commits 100000] [--repeat 3] [--folder DIR] [--only TABLE] [--out RESULTS.json]
 
 Every measurement is a process of its own; the clock runs around the work, imports excluded, and memory is the peak of
 the whole process. delta-rs loads the table and lists its add actions, flattened; deltaberg opens it
 and reads every batch of ADD_SCHEMA, statistics parsed into columns. Three checkpoints of the same adds: statistics as
 JSON text (what delta-rs writes), as text and structs (what Spark writes), and the latter in eight sidecars of a V2 checkpoint.
-Reads alternate, so that a busy machine slows both.
+Then the same adds are written as a table's first commit and checkpointed: deltaberg from batches of ADD_SCHEMA in an
+Arrow file, delta-rs from its own objects, which are there before the clock runs. Both alternate, so that a busy machine
+slows both; cpu are the seconds of both processors in that time.
 """
 
 from __future__ import annotations
@@ -162,6 +164,19 @@ def small_actions():
     return pa.table({"protocol": protocol, "metaData": pa.array([None, body], metadata)})
 
 
+def make_batches(table: Path, file: Path) -> None:
+    """The adds of a table as batches of ADD_SCHEMA."""
+    import pyarrow as pa
+
+    from deltaberg.delta.table import DeltaTable
+    from deltaberg.storage import open_storage
+
+    snapshot = DeltaTable.open(str(table), open_storage()).snapshot()
+    with pa.OSFile(str(file), "wb") as sink, pa.ipc.new_file(sink, snapshot.add_schema) as writer:
+        for batch in snapshot.add_files():
+            writer.write_batch(batch)
+
+
 def make_old_commits(folder: Path, count: int) -> None:
     import pyarrow.parquet as pq
 
@@ -174,7 +189,7 @@ def make_old_commits(folder: Path, count: int) -> None:
     (log / "_last_checkpoint").write_text(json.dumps({"version": count - 1, "size": 2}))
 
 
-def deltaberg(table: Path) -> tuple[float, int]:
+def deltaberg(table: Path) -> tuple[dict[str, float], int]:
     from deltaberg.delta.table import DeltaTable
     from deltaberg.storage import open_storage
 
@@ -186,16 +201,68 @@ def deltaberg(table: Path) -> tuple[float, int]:
     return timed(read)
 
 
-def delta_rs(table: Path) -> tuple[float, int]:
+def delta_rs(table: Path) -> tuple[dict[str, float], int]:
     from deltalake import DeltaTable
 
     return timed(lambda: int(DeltaTable(table).get_add_actions(flatten=True).num_rows))
 
 
-def timed(work: Callable[[], int]) -> tuple[float, int]:
-    start = time.perf_counter()
+def deltaberg_writes(source: Path) -> tuple[dict[str, float], int]:
+    import pyarrow as pa
+
+    from deltaberg.delta.create_table import create_table
+    from deltaberg.delta.table import DeltaTable
+    from deltaberg.storage import open_storage
+
+    storage = open_storage()
+    metadata = DeltaTable.open(str(source.with_name("json text")), storage).snapshot().metadata
+
+    def batches() -> Iterator[pa.RecordBatch]:
+        with pa.OSFile(str(source)) as file:
+            reader = pa.ipc.open_file(file)
+            yield from (reader.get_batch(number) for number in range(reader.num_record_batches))
+
+    def write() -> int:
+        transaction = create_table(storage, scratch, metadata=metadata)
+        transaction.add_files(batches())
+        transaction.commit("WRITE")
+        return transaction.checkpoint().num_of_add_files
+
+    with tempfile.TemporaryDirectory(dir=source.parent) as scratch:
+        return timed(write)
+
+
+def delta_rs_writes(source: Path) -> tuple[dict[str, float], int]:
+    import pyarrow.parquet as pq
+    from deltalake import DeltaTable, Schema
+    from deltalake.transaction import AddAction, create_table_with_add_actions
+
+    log = source.with_name("json text") / "_delta_log"
+    logged = pq.read_table(log / f"{0:020d}.checkpoint.parquet", columns=["add"]).column("add")
+    actions = []
+    for chunk in logged.chunks:
+        for add in chunk.drop_null().to_pylist():
+            partition = dict(add["partitionValues"])
+            actions.append(
+                AddAction(add["path"], add["size"], partition, add["modificationTime"], add["dataChange"], add["stats"])
+            )
+    del logged
+    schema = Schema.from_json(METADATA["schemaString"])
+
+    def write() -> int:
+        create_table_with_add_actions(scratch, schema, actions, mode="append", partition_by=["p"])
+        DeltaTable(scratch).create_checkpoint()
+        return len(actions)
+
+    with tempfile.TemporaryDirectory(dir=source.parent) as scratch:
+        return timed(write)
+
+
+def timed(work: Callable[[], int]) -> tuple[dict[str, float], int]:
+    used, start = resource.getrusage(resource.RUSAGE_SELF), time.perf_counter()
     count = work()
-    return time.perf_counter() - start, count
+    seconds, now = time.perf_counter() - start, resource.getrusage(resource.RUSAGE_SELF)
+    return {"seconds": seconds, "cpu": now.ru_utime + now.ru_stime - used.ru_utime - used.ru_stime}, count
 
 
 def measure(name: str, table: Path) -> dict[str, float]:
@@ -207,7 +274,8 @@ def measure(name: str, table: Path) -> dict[str, float]:
 
 
 def report(name: str, table: Path, repeat: int) -> dict[str, object]:
-    runs: dict[str, list[dict[str, float]]] = {"deltaberg": [], "delta-rs": []}
+    writes = " writes" if table.suffix == ".arrow" else ""
+    runs: dict[str, list[dict[str, float]]] = {f"deltaberg{writes}": [], f"delta-rs{writes}": []}
     for _ in range(repeat):
         for reader, found in runs.items():
             found.append(measure(reader, table))
@@ -215,7 +283,7 @@ def report(name: str, table: Path, repeat: int) -> dict[str, object]:
         reader: {key: statistics.median(run[key] for run in found) for key in found[0]}
         for reader, found in runs.items()
     }
-    ours, theirs = best["deltaberg"], best["delta-rs"]
+    ours, theirs = best.values()
     line = {
         "table": name,
         **best,
@@ -232,9 +300,19 @@ def make_tables(folder: Path, count: int, old_commits: tuple[int, ...]) -> None:
         make_json_text(text, count)
         make_struct(text, folder / "json text and structs")
         make_struct(text, folder / "json text and structs in 8 sidecars", sidecars=8)
+    if not (folder / "adds.arrow").exists():
+        make_batches(text, folder / "adds.arrow")
     for old in old_commits:
         if not (folder / f"{old} old commits").exists():
             make_old_commits(folder / f"{old} old commits", old)
+
+
+MEASURED = {
+    "deltaberg": deltaberg,
+    "delta-rs": delta_rs,
+    "deltaberg writes": deltaberg_writes,
+    "delta-rs writes": delta_rs_writes,
+}
 
 
 def main() -> None:
@@ -244,17 +322,17 @@ def main() -> None:
     parser.add_argument("--repeat", type=int, default=3)
     parser.add_argument("--folder", type=Path)
     parser.add_argument("--out", type=Path)
-    parser.add_argument("--measure", choices=["deltaberg", "delta-rs"], help=argparse.SUPPRESS)
+    parser.add_argument("--only", help="measure one table (or adds.arrow, for the writers)")
+    parser.add_argument("--measure", choices=list(MEASURED), help=argparse.SUPPRESS)
     parser.add_argument("--make", action="store_true", help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.measure:
         import pyarrow
 
         pyarrow.array([0])  # imports pandas where it is installed
-        reader = deltaberg if options.measure == "deltaberg" else delta_rs
-        seconds, count = reader(options.folder)
+        times, count = MEASURED[options.measure](options.folder)
         peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
-        print(json.dumps({"seconds": seconds, "adds": count, "peak_mb": peak}))
+        print(json.dumps({**times, "adds": count, "peak_mb": peak}))
         return
     if options.make:
         make_tables(options.folder, options.adds, (10, options.old_commits))
@@ -265,7 +343,9 @@ def main() -> None:
         sizes = ["--adds", str(options.adds), "--old-commits", str(options.old_commits)]
         subprocess.run([sys.executable, __file__, "--make", "--folder", str(folder), *sizes], check=True)
         results = [
-            report(name, folder / name, options.repeat) for name in sorted(path.name for path in folder.iterdir())
+            report(name, folder / name, options.repeat)
+            for name in sorted(path.name for path in folder.iterdir())
+            if options.only in (None, name)
         ]
     if options.out:
         about = {"python": platform.python_version(), "machine": platform.machine(), "adds": options.adds}
