@@ -71,7 +71,7 @@ def test_one_broken_table_fails_alone(
         ("refused", "refused", 3),
         ("mapped", "converted", 0),
         ("last", "converted", 0),
-    ]
+    ], done.summary()
     assert sorted(told) == sorted(each.name for each in done.tables)
     assert done.exit_code == 1
     report = done.to_json()
@@ -84,7 +84,7 @@ def test_one_broken_table_fails_alone(
     assert mapped["verification"]["equal"] is True
     assert set(delta_rows(tmp_path / "mapped")["u"].to_pylist()) == {"30303030-3030-3030-3030-303030303030", None}
     assert verify(opened(folders[1]), opened(folders[1] / "_iceberg"), rows=True).equal
-    again = convert_many(spark, read_tables(json.dumps([{"source": str(folders[1]), "to": "iceberg"}])))
+    again = convert_many(spark, read_tables(json.dumps([listed["tables"][-1] | {"to": "iceberg"}])))
     assert [(each.status, each.exit_code) for each in again.tables] == [("current", 0)]
     assert again.exit_code == 0
 
