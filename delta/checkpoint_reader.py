@@ -45,6 +45,7 @@ _ADD_MEMBERS = (
     "stats_parsed",
     "stats",
 )
+_NAME_MEMBERS = ("path", "size", "deletionVector")
 _REMOVE_MEMBERS = (
     "path",
     "deletionTimestamp",
@@ -106,6 +107,10 @@ class CheckpointReader:
     def adds(self, partition_names: Sequence[str]) -> Iterator[pa.RecordBatch]:
         """Rows of ``file_actions.add_rows``, a batch at a time."""
         return self._rows("add", partition_names)
+
+    def add_names(self) -> Iterator[pa.RecordBatch]:
+        """The rows of ``adds`` for their path and deletion vector alone; nothing else of them is to be relied on."""
+        return self._rows("add", (), names_only=True)
 
     def removes(self, partition_names: Sequence[str]) -> Iterator[pa.RecordBatch]:
         """Tombstones: rows of ``file_actions.remove_rows``, a batch at a time."""
@@ -192,21 +197,28 @@ class CheckpointReader:
                 path=first.location,
             )
 
-    def _rows(self, action: Literal["add", "remove"], partition_names: Sequence[str]) -> Iterator[pa.RecordBatch]:
+    def _rows(
+        self, action: Literal["add", "remove"], partition_names: Sequence[str], *, names_only: bool = False
+    ) -> Iterator[pa.RecordBatch]:
         sidecars = self._sidecar_locations()
         for file in self._checkpoint.files:
             if sidecars:
                 self._refuse_rows(file, action)
             else:
-                yield from self._rows_of_file(file, action, partition_names)
+                yield from self._rows_of_file(file, action, partition_names, names_only=names_only)
         for location in sidecars:
-            yield from self._rows_of_parquet(location, action, partition_names)
+            yield from self._rows_of_parquet(location, action, partition_names, names_only=names_only)
 
     def _rows_of_file(
-        self, file: LogFile, action: Literal["add", "remove"], partition_names: Sequence[str]
+        self,
+        file: LogFile,
+        action: Literal["add", "remove"],
+        partition_names: Sequence[str],
+        *,
+        names_only: bool = False,
     ) -> Iterator[pa.RecordBatch]:
         if file.form == "parquet":
-            yield from self._rows_of_parquet(file.location, action, partition_names)
+            yield from self._rows_of_parquet(file.location, action, partition_names, names_only=names_only)
             return
         with error_context(version=self.version, path=file.location):
             for piece in read_action_lines(self._storage, [file]):
@@ -251,15 +263,24 @@ class CheckpointReader:
         partition_names: Sequence[str],
         *,
         row_groups: Sequence[int] | None = None,
+        names_only: bool = False,
     ) -> Iterator[pa.RecordBatch]:
-        members, rows = (_ADD_MEMBERS, add_rows) if action == "add" else (_REMOVE_MEMBERS, remove_rows)
+        rows = add_rows if action == "add" else remove_rows
+        members: Sequence[str] = _ADD_MEMBERS if action == "add" else _REMOVE_MEMBERS
+        if names_only:
+            members = _NAME_MEMBERS
         with (
             error_context(version=self.version, path=location),
             open_log_parquet(self._storage, location, version=self.version) as parquet,
         ):
             present = parquet.members(action)
             columns = [f"{action}.{name}" for name in members if name in present]
-            if action == "add" and "partitionValues" not in present and "partitionValues_parsed" in present:
+            if (
+                action == "add"
+                and partition_names
+                and "partitionValues" not in present
+                and "partitionValues_parsed" in present
+            ):
                 columns.append("add.partitionValues_parsed")
             parsed = parquet.values_of("add.stats_parsed.numRecords")
             if "add.stats" in columns and parsed is not None and parsed == parquet.values_of("add.stats"):

@@ -123,6 +123,17 @@ class FileChanges:
         """Whether removing them changes data, and the files."""
         return ((data_change, files) for data_change, files in self._removes.items() if files)
 
+    @property
+    def all_removes(self) -> Iterator[pa.RecordBatch]:
+        """The files to remove, as they are live."""
+        for files in self._removes.values():
+            yield from files
+
+    @property
+    def removed_fingerprints(self) -> PathFingerprints:
+        """Of the paths of all files to remove."""
+        return PathFingerprints.joined(files.fingerprints for files in self._removes.values())
+
     def remove(self, batch: pa.RecordBatch, *, data_change: bool) -> None:
         self._removes[data_change].append(batch)
 
@@ -130,7 +141,7 @@ class FileChanges:
         return _path_keys(self.all_adds)
 
     def removed_keys(self) -> pa.Array:
-        return _path_keys(self._all_removes())
+        return _path_keys(self.all_removes)
 
     def check(self) -> None:
         """Raise InvalidDeltaRequest for two actions that reconcile with each other (PROTOCOL "Delta Log Entries")."""
@@ -142,7 +153,7 @@ class FileChanges:
             return
         added, removed = self.added_keys(), self.removed_keys()
         again = _logical_keys(self.all_adds, removed)
-        gone = _logical_keys(self._all_removes(), added)
+        gone = _logical_keys(self.all_removes, added)
         same = again.filter(pc.is_in(again, gone)) if len(again) and len(gone) else again.slice(0, 0)
         if len(same):
             raise InvalidDeltaRequest(
@@ -174,10 +185,6 @@ class FileChanges:
 
     def removed(self) -> Totals:
         return sum((files.totals for files in self._removes.values()), Totals())
-
-    def _all_removes(self) -> Iterator[pa.RecordBatch]:
-        for files in self._removes.values():
-            yield from files
 
     def metrics(self) -> dict[str, str]:
         """``operationMetrics`` in the reference implementation's names."""

@@ -2,6 +2,10 @@
 
 PROTOCOL "Iceberg Compatibility V1" and "V2", and the RFC of V3. A rule that is broken is refused by name; nothing is
 switched on behind the caller's back, except by ``with_nested_ids``, which a caller asks for.
+
+A commit does not open data files, so the rules about what is in them are kept by whoever writes the files: partition
+values stand in them as columns, every column carries its column mapping id as ``field_id``, and from V2 on timestamps are
+int64 and list elements, map keys and map values carry their ids, too.
 """
 
 from __future__ import annotations

@@ -34,13 +34,23 @@ class PathFingerprints:
         return PathFingerprints.repeated_among([self])
 
     @staticmethod
+    def joined(several: Iterable[PathFingerprints]) -> PathFingerprints:
+        """Those of several as one."""
+        together = PathFingerprints()
+        together._parts = [part for each in several for part in each._parts]
+        return together
+
+    @staticmethod
+    def all_of(several: Iterable[PathFingerprints]) -> npt.NDArray[np.uint64]:
+        """All fingerprints of several, in ascending order."""
+        every = np.concatenate([np.empty(0, dtype=np.uint64), *PathFingerprints.joined(several)._parts])
+        every.sort()
+        return every
+
+    @staticmethod
     def repeated_among(several: Iterable[PathFingerprints]) -> npt.NDArray[np.uint64]:
         """``repeated`` for all paths of several."""
-        parts = [part for each in several for part in each._parts]
-        if not parts:
-            return np.empty(0, dtype=np.uint64)
-        every = np.concatenate(parts)
-        every.sort()
+        every = PathFingerprints.all_of(several)
         return np.unique(every[1:][every[1:] == every[:-1]])
 
 

@@ -170,6 +170,12 @@ class Snapshot:
             if self._checksum is not None and check_totals:
                 self._checksum.check_files(totals)
 
+    def live_names(self) -> Iterator[pa.RecordBatch]:
+        """``path`` and ``deletion_vector`` of the live files, without the cost of reading their statistics."""
+        with error_context(table=self.table_root, version=self.version):
+            for rows in self._live_rows(names_only=True):
+                yield rows.select(["path", "deletion_vector"])
+
     def checkpoint_parts(self, *, files_per_part: int) -> tuple[CheckpointPart, ...]:
         """The checkpoint's files in parts of about so many, which ``part_files`` reads one by one.
 
@@ -227,9 +233,9 @@ class Snapshot:
                 path=twice,
             )
 
-    def _live_rows(self) -> Iterator[pa.RecordBatch]:
+    def _live_rows(self, *, names_only: bool = False) -> Iterator[pa.RecordBatch]:
         if self._checkpoint is not None:
-            rows = self._checkpoint.adds(self._partition_names)
+            rows = self._checkpoint.add_names() if names_only else self._checkpoint.adds(self._partition_names)
             yield from rows if self.tail is None else self.tail.keep_unmentioned(rows)
         if self.tail is not None:
             yield from self.tail.adds.to_batches(max_chunksize=BATCH_ROWS)

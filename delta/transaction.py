@@ -30,6 +30,7 @@ from deltaberg.delta.deletion_vector_file import discard, write_deletion_vectors
 from deltaberg.delta.errors import DeltaConflict, InvalidDeltaRequest
 from deltaberg.delta.file_changes import FileChanges, conformed, require_counts_with_vectors
 from deltaberg.delta.iceberg_compat import active_version, check_adds, check_table
+from deltaberg.delta.live_file_rules import check_live_files
 from deltaberg.delta.log_path import commit_name, log_folder
 from deltaberg.delta.metadata_change import check_metadata_change
 from deltaberg.delta.planned_commit import FIRST, LogPlace, PlannedCommit, has_in_commit_timestamps
@@ -140,7 +141,8 @@ class Transaction:
         must be there. ``recommitted``: files that are live already with the same deletion vector, committed again with
         other statistics, tags or row ids.
 
-        Raises InvalidDeltaRequest for a batch that cannot be committed to this table.
+        Raises InvalidDeltaRequest for a batch that cannot be committed to this table. A new file that is live already,
+        and one committed again that is not, are refused by ``commit``.
         """
         names = self.partition_names
         target = self._files.recommitted if recommitted else self._files.adds
@@ -153,7 +155,8 @@ class Transaction:
     def remove_files(self, batches: Iterable[pa.RecordBatch], *, data_change: bool = True) -> None:
         """Remove live files, given by the rows of their adds as ``Snapshot.add_files`` yields them.
 
-        A file whose deletion vector changes is removed as it was and added as it is to be.
+        A file whose deletion vector changes is removed as it was and added as it is to be. ``commit`` refuses a file that
+        is not live, or not with that deletion vector.
         """
         names = self.partition_names if self._base is None else _partition_names(self._base)
         for batch in batches:
@@ -363,6 +366,8 @@ class Transaction:
         ColumnMapping.of(self._protocol, self._metadata)
         check_table(self._protocol, self._metadata, replaced=None if self._base is None else self._base.metadata)
         self._files.check()
+        if self._base is not None:
+            check_live_files(self._base, self._files)
         shape = self._files.shape(copies_rows=copies_rows)
         check_commit(self._protocol, self._metadata, shape, rules_checked=rules_checked)
         compat = active_version(self._protocol, self._metadata)

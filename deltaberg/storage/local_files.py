@@ -161,7 +161,10 @@ def _walk(
     try:
         here = os.stat(folder)
         with os.scandir(folder) as scan:
-            entries = list(scan)
+            if start_after is None or recursive:
+                entries = list(scan)
+            else:  # a long log must not cost more than its end
+                entries = [entry for entry in scan if entry.name > start_after]
     except FileNotFoundError:
         return
     identity = (here.st_dev, here.st_ino)
@@ -170,8 +173,6 @@ def _walk(
     keyed = []
     for entry in entries:
         name = entry.name
-        if start_after is not None and not recursive and name <= start_after:
-            continue  # a long log must not cost more than its end
         if not name.isprintable() and not _is_utf8(name):
             continue
         if name.startswith(_STAGED_PREFIX) and name.endswith(_STAGED_SUFFIX):

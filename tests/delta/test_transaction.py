@@ -167,6 +167,40 @@ def test_rows_are_deleted_by_removing_a_file_and_adding_it_with_a_vector(root: P
         assert sorted(engines.rows(engine, root)["id"].to_pylist()) == [1, 4]
 
 
+def with_members(structs: pa.Array, kind: pa.DataType) -> pa.Array:
+    """Structs with every member of a type, null where they lack it."""
+    columns = [
+        pc.struct_field(structs, field.name) if field.name in structs.type.names else pa.nulls(len(structs), field.type)
+        for field in kind
+    ]
+    return pa.StructArray.from_arrays(columns, names=kind.names)
+
+
+def test_a_file_that_was_removed_may_come_back(root: Path, data_file) -> None:
+    make(root, data_file, 1)
+    (live,) = newest(root).add_files()
+    remove = begin(root)
+    remove.remove_files([live])
+    remove.commit("DELETE")
+    add = begin(root)
+    add.add_files([live])
+    assert add.commit("RESTORE") == 2
+    assert read(root) == [{"id": 1, "name": "n1"}]
+    checksum = json.loads((root / "_delta_log" / f"{2:020d}.crc").read_text())
+    assert (checksum["numFiles"], checksum["tableSizeBytes"]) == (1, live.column("size")[0].as_py())
+
+
+def test_a_file_committed_again_counts_once(root: Path, data_file) -> None:
+    make(root, data_file, 1)
+    (live,) = newest(root).add_files()
+    again = begin(root)
+    again.add_files([live], recommitted=True)
+    assert again.commit("COMPUTE STATS") == 1
+    assert read(root) == [{"id": 1, "name": "n1"}]
+    checksum = json.loads((root / "_delta_log" / f"{1:020d}.crc").read_text())
+    assert (checksum["numFiles"], checksum["tableSizeBytes"]) == (1, live.column("size")[0].as_py())
+
+
 class TestWhatTheProtocolForbidsIsRefused:
     def refuse(self, transaction: Transaction, error: type[Exception], message: str, **options: object) -> None:
         version = transaction.base.version if transaction.base else -1
@@ -280,6 +314,57 @@ class TestWhatTheProtocolForbidsIsRefused:
         same.remove_files(live)
         same.add_files(live)
         self.refuse(same, InvalidDeltaRequest, "Cannot remove and add a file with the same deletion vector")
+
+    def test_removing_a_file_that_is_not_live(self, root: Path, data_file) -> None:
+        make(root, data_file, 1)
+        remove = begin(root)
+        remove.remove_files([data_file(rows(2))])
+        self.refuse(
+            remove, InvalidDeltaRequest, "Cannot remove a file that is not live in version 0; give the rows of its add"
+        )
+
+    def test_removing_a_file_twice_one_after_the_other(self, root: Path, data_file) -> None:
+        make(root, data_file, 1)
+        (live,) = newest(root).add_files()
+        first = begin(root)
+        first.remove_files([live])
+        first.commit("DELETE")
+        second = begin(root)
+        second.remove_files([live])
+        self.refuse(second, InvalidDeltaRequest, "Cannot remove a file that is not live in version 1")
+
+    def test_removing_a_file_with_another_vector_than_it_has(self, root: Path, data_file) -> None:
+        make(root, data_file, 1, configuration={"delta.enableDeletionVectors": "true"})
+        (live,) = newest(root).add_files()
+        vector = pa.array([{"storage_type": "u", "path_or_inline_dv": "x" * 20, "size_in_bytes": 1, "cardinality": 1}])
+        index = live.schema.get_field_index("deletion_vector")
+        kind = live.schema.field(index).type
+        remove = begin(root)
+        remove.remove_files(
+            [live.set_column(index, live.schema.field(index), pc.cast(with_members(vector, kind), kind))]
+        )
+        self.refuse(remove, InvalidDeltaRequest, "not live with this deletion vector in version 0")
+
+    def test_adding_a_file_that_is_live(self, root: Path, data_file) -> None:
+        make(root, data_file, 1)
+        (live,) = newest(root).add_files()
+        again = begin(root)
+        again.add_files([live])
+        self.refuse(
+            again, InvalidDeltaRequest, "Cannot add a file that is live in version 0 already: remove it in the same"
+        )
+        escaped = live.set_column(0, live.schema.field(0), pc.replace_substring(live.column(0), "p", "%70"))
+        spelled = begin(root)
+        spelled.add_files([escaped])
+        self.refuse(spelled, InvalidDeltaRequest, "Cannot add a file that is live in version 0 already")
+
+    def test_committing_a_file_again_that_is_not_live(self, root: Path, data_file) -> None:
+        make(root, data_file, 1)
+        again = begin(root)
+        again.add_files([data_file(rows(2))], recommitted=True)
+        self.refuse(
+            again, InvalidDeltaRequest, "Cannot commit a file again that is not live in version 0; add it as a new"
+        )
 
     def test_an_empty_partition_value(self, root: Path, data_file) -> None:
         create_table(STORAGE, str(root), metadata=metadata(partition_columns=("name",))).commit("CREATE TABLE")
