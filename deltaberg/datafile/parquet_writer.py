@@ -120,8 +120,10 @@ class ParquetFileWriter:
         self._open: _OpenFile | None = None
 
     def write(self, batch: pa.RecordBatch) -> None:
-        for start in range(0, batch.num_rows, _ROW_GROUP_ROWS):
-            part = batch.slice(start, _ROW_GROUP_ROWS)
+        filling = -(-batch.num_rows * self._row_group_bytes // max(1, batch.nbytes))
+        step = max(1, min(_ROW_GROUP_ROWS, filling))
+        for start in range(0, batch.num_rows, step):
+            part = batch.slice(start, step)
             fitted = Projection(
                 file_fields(part.schema.remove_metadata()), self._fields, match="name", pruned=False
             ).apply(part)

@@ -89,13 +89,30 @@ def without_java() -> str | None:
 
 
 @pytest.fixture(scope="session")
-def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
-    """Two cores, four tries for a task. The session of ``tests/engines`` does, too, where it runs in this process."""
+def rewrite_cases() -> Any:
+    """The module of small tables with files that cannot be shared."""
+    spec = importlib.util.spec_from_file_location("rewrite_cases", Path(__file__).with_name("rewrite_cases.py"))
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[spec.name] = module
+    spec.loader.exec_module(module)
+    return module
+
+
+@pytest.fixture(scope="session")
+def java() -> None:
+    """For tests that start a Spark of their own."""
     reason = without_java()
     if reason:
         if os.environ.get("CI") == "true":
             pytest.fail(f"CI must run the Spark engine: {reason}")
         pytest.skip(reason)
+
+
+@pytest.fixture(scope="session")
+def spark(java: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
+    """Two cores, four tries for a task. The session of ``tests/engines`` does, too, where it runs in this process."""
     from pyspark.sql import SparkSession
 
     active = SparkSession.getActiveSession()
