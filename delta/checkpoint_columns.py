@@ -158,7 +158,7 @@ class AddColumn:
         children = []
         for field in kind:
             at = stats.type.get_field_index(_STATS_MEMBERS[field.name])
-            children.append(_as_type(None if at < 0 else pc.struct_field(stats, [at]), field.type, len(stats)))
+            children.append(as_type(None if at < 0 else pc.struct_field(stats, [at]), field.type, len(stats)))
         return pa.StructArray.from_arrays(children, fields=list(kind), mask=pc.is_null(stats))
 
 
@@ -228,14 +228,14 @@ def _renamed(values: pa.Array, kind: pa.StructType) -> pa.Array:
     return pa.StructArray.from_arrays(children, fields=list(kind), mask=pc.is_null(values))
 
 
-def _as_type(values: pa.Array | None, kind: pa.DataType, rows: int) -> pa.Array:
-    """A statistics column as ``kind``: fields that it lacks are null, those that ``kind`` lacks are left out."""
+def as_type(values: pa.Array | None, kind: pa.DataType, rows: int) -> pa.Array:
+    """A statistics column as ``kind``, which may be of a whole table: fields that it lacks are null, those that ``kind`` lacks are left out."""
     if values is None:
         return pa.nulls(rows, kind)
     if not pa.types.is_struct(kind):
         return values.cast(kind)
     children = [
-        _as_type(None if at < 0 else pc.struct_field(values, [at]), field.type, rows)
+        as_type(None if at < 0 else pc.struct_field(values, [at]), field.type, rows)
         for field, at in ((field, values.type.get_field_index(field.name)) for field in kind)
     ]
     return pa.StructArray.from_arrays(children, fields=list(kind), mask=pc.is_null(values))

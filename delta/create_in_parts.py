@@ -31,8 +31,10 @@ import pyarrow.compute as pc
 
 from deltaberg.delta import row_tracking
 from deltaberg.delta.actions import DomainMetadata, Metadata, Txn
+from deltaberg.delta.add_file import table_add_schema
 from deltaberg.delta.add_path import path_keys
 from deltaberg.delta.checkpoint import checkpoint_state
+from deltaberg.delta.checkpoint_columns import as_type
 from deltaberg.delta.checkpoint_writer import LastCheckpoint, point_to, write_checkpoint_part
 from deltaberg.delta.checksum_writer import CommittedState, write_checksum
 from deltaberg.delta.column_mapping import ColumnMapping
@@ -123,6 +125,9 @@ class _Tally:
         self._names = partition_names(recipe.protocol, recipe.metadata)
         self._compat = active_version(recipe.protocol, recipe.metadata)
         self._tracks_rows = row_tracking.is_supported(recipe.protocol, recipe.metadata)
+        self._stats = table_add_schema(recipe.metadata, ColumnMapping.of(recipe.protocol, recipe.metadata)).field(
+            "stats"
+        )
         self._totals = Totals()
         self._highest = -1
         self._paths: list[Words] = []
@@ -136,6 +141,9 @@ class _Tally:
                 if self._tracks_rows:
                     (full,) = row_tracking.assign([full], mark=-1, version=FIRST_VERSION)
                 self._totals += Totals.of(full)
+                # Batches may lack what no file of theirs has, and those of a row group must be of one type.
+                stats = as_type(full.column("stats"), self._stats.type, full.num_rows)
+                full = full.set_column(full.schema.get_field_index("stats"), self._stats, stats)
                 self._highest = max(self._highest, row_tracking.highest_id(full))
                 self._paths.append(fingerprints(path_keys(full.column("path"))))
                 yield full

@@ -17,7 +17,7 @@ from deltaberg.migrate.delta_entries import HIDDEN_FOLDER
 from deltaberg.migrate.delta_replay import DeltaReplay
 from deltaberg.migrate.delta_target import DeltaDesign
 from deltaberg.migrate.delta_writer import DeltaWriter, WrittenDelta
-from deltaberg.migrate.engine import Engine, Progress, engine_of
+from deltaberg.migrate.engine import Engine, PartsOfSource, Progress, engine_of
 from deltaberg.migrate.held_position import HeldPosition, held_position
 from deltaberg.migrate.iceberg_replay import IcebergReplay
 from deltaberg.migrate.iceberg_target import IcebergDesign
@@ -28,6 +28,7 @@ from deltaberg.migrate.plan import Plan, PreparedPlan, check_request, describe_s
 from deltaberg.migrate.position import Position, position_of
 from deltaberg.migrate.recording_storage import RecordingStorage
 from deltaberg.migrate.source import DeltaSource, IcebergSource, Source, TableFormat
+from deltaberg.migrate.unfinished_creation import clear_unfinished
 from deltaberg.translate.options import ConvertOptions
 
 if TYPE_CHECKING:
@@ -141,18 +142,23 @@ class _Job:
     def run(self) -> ConvertResult:
         check_request(self.source, self.to, self.options)
         position = position_of(self.source)
+        if self.to is TableFormat.DELTA:
+            clear_unfinished(self.source.storage, self.root, position, self._options_text())
         held = held_position(self.source.storage, self.root, self.to)
         begun = None if held is None else self._interrupted(held, position)
         if held is not None and begun is None:
             return self._already_there(held, position)
         engine = engine_of(self.options.engine, self.session)
-        prepared = prepare(self.source, to=self.to, options=self.options)
-        if prepared.plan.refused:
-            raise _refusal(prepared.plan)
         storage = RecordingStorage(self.source.storage)
         leftovers = () if held is not None else find_leftovers(storage, self.root, self.to)
         try:
-            result = self._write(prepared, position, storage, begun, engine)
+            with engine.parts_of(
+                self.source, self.options, target=(storage, self.root), progress=self.progress
+            ) as parts:
+                prepared = prepare(self.source, to=self.to, options=self.options, parts=parts)
+                if prepared.plan.refused:
+                    raise _refusal(prepared.plan)
+                result = self._write(prepared, position, storage, begun, engine, parts)
         except CommitStateUnknown:
             raise
         except Conflict:
@@ -203,6 +209,7 @@ class _Job:
         storage: RecordingStorage,
         begun: _Begun | None,
         engine: Engine,
+        parts: PartsOfSource | None,
     ) -> ConvertResult:
         made = replace(prepared.plan, target={**prepared.plan.target, "location": self.root})
         self.progress("write", 0, made.files)
@@ -210,9 +217,11 @@ class _Job:
             plan_name = f"{_plan_prefix(position)}{self.new_id()}.json"
             document = json.dumps(made.to_json(), indent=1, ensure_ascii=False)
             storage.put(join(self.root, plan_name), document.encode())
-            done = self._write_table(prepared.design, position, storage, plan_name, None, engine)
+            done = self._write_table(prepared.design, position, storage, plan_name, None, engine, parts)
         else:
-            done = self._write_table(prepared.design, position, storage, begun.plan_name, begun.snapshot_id, engine)
+            done = self._write_table(
+                prepared.design, position, storage, begun.plan_name, begun.snapshot_id, engine, parts
+            )
         self.progress("write", made.files, made.files)
         return ConvertResult(
             plan=made,
@@ -233,6 +242,7 @@ class _Job:
         plan_name: str,
         after: int | None,
         engine: Engine,
+        parts: PartsOfSource | None,
     ) -> WrittenDelta | WrittenIceberg:
         runner = engine.rewriting(storage, self.progress)
         if isinstance(design, DeltaDesign):
@@ -252,6 +262,8 @@ class _Job:
                 target_size=self.options.target_file_size,
                 by_key=by_key if design.keys_in_tasks else nullcontext,
             )
+            if parts is not None:
+                return parts.write_delta(delta)
             return delta.write() if len(design.line.snapshots) < 2 else DeltaReplay(delta).write(after=after)
         assert isinstance(self.source, DeltaSource)
         writer = IcebergWriter(
@@ -267,6 +279,8 @@ class _Job:
             runner=runner,
             target_size=self.options.target_file_size,
         )
+        if parts is not None:
+            return parts.write_iceberg(writer)
         return writer.write() if design.eras is None else IcebergReplay(writer).write()
 
     def _options_text(self) -> str:

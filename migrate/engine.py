@@ -8,17 +8,44 @@ from typing import TYPE_CHECKING, Protocol
 
 from deltaberg.iceberg.resolved_deletes import DeletedByKey
 from deltaberg.migrate.check import Check
+from deltaberg.migrate.delta_files import DeltaFileReader
+from deltaberg.migrate.delta_survey import DeltaSurvey
+from deltaberg.migrate.delta_writer import DeltaWriter, WrittenDelta
+from deltaberg.migrate.iceberg_survey import IcebergSurvey, SurveyRequest
+from deltaberg.migrate.iceberg_writer import IcebergWriter, WrittenIceberg
 from deltaberg.migrate.recording_storage import RecordingStorage
 from deltaberg.migrate.rewrite import InThisProcess, RewriteRunner
+from deltaberg.migrate.snapshot_line import SnapshotLine
 from deltaberg.migrate.source import IcebergSource, Source
 from deltaberg.migrate.verify_rows import rows_check
 from deltaberg.migrate.verify_tables import ChosenOptions
+from deltaberg.translate.options import ConvertOptions
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 Progress = Callable[[str, int, int], None]
 """Called with (stage, done, total); total 0 where it is not known."""
+
+
+class PartsOfSource(Protocol):
+    """A source whose files others look at and translate, part by part."""
+
+    def survey_iceberg(self, request: SurveyRequest, reader: DeltaFileReader) -> IcebergSurvey:
+        """Of a Delta version, for an Iceberg target; like ``iceberg_survey.survey_iceberg``."""
+        ...
+
+    def survey_delta(self, source: IcebergSource, line: SnapshotLine, deep: bool) -> DeltaSurvey:
+        """Of an Iceberg snapshot, for a Delta target; like ``delta_survey.survey_delta``."""
+        ...
+
+    def write_iceberg(self, writer: IcebergWriter) -> WrittenIceberg:
+        """What ``IcebergWriter.write`` does, with the parts that were looked at."""
+        ...
+
+    def write_delta(self, writer: DeltaWriter) -> WrittenDelta:
+        """What ``DeltaWriter.write`` does, but as version 1."""
+        ...
 
 
 class Engine(Protocol):
@@ -37,12 +64,33 @@ class Engine(Protocol):
         """
         ...
 
+    def parts_of(
+        self,
+        source: Source,
+        options: ConvertOptions,
+        *,
+        target: tuple[RecordingStorage, str] | None,
+        progress: Progress,
+    ) -> AbstractContextManager[PartsOfSource | None]:
+        """The source in parts where that is worth it. target: where the target is going to be; None: nothing is written."""
+        ...
+
 
 class LocalEngine:
     """Does everything in this process."""
 
     def rewriting(self, storage: RecordingStorage, progress: Progress) -> RewriteRunner:
         return InThisProcess()
+
+    def parts_of(
+        self,
+        source: Source,
+        options: ConvertOptions,
+        *,
+        target: tuple[RecordingStorage, str] | None,
+        progress: Progress,
+    ) -> AbstractContextManager[PartsOfSource | None]:
+        return nullcontext()
 
     def deleted_by_key(
         self, source: IcebergSource, folder: str, storage: RecordingStorage, progress: Progress

@@ -38,6 +38,19 @@ class DeletePlace:
 
 
 @dataclass(slots=True, kw_only=True)
+class _Names:
+    """Names of delete files, none like another, and those that were given out."""
+
+    prefix: str
+    new_id: Callable[[], uuid.UUID]
+    given: list[str] = field(default_factory=list)
+
+    def next(self, suffix: str) -> str:
+        self.given.append(f"{self.prefix}{self.new_id()}-deletes.{suffix}")
+        return self.given[-1]
+
+
+@dataclass(slots=True, kw_only=True)
 class _Pending:
     """Vectors of one Puffin file: which data files they belong to and where they stand."""
 
@@ -55,9 +68,17 @@ class PuffinVectors:
     """
 
     def __init__(
-        self, storage: Storage, folder: str, *, spec_id: int, new_id: Callable[[], uuid.UUID] = uuid.uuid4
+        self,
+        storage: Storage,
+        folder: str,
+        *,
+        spec_id: int,
+        name: str | None = None,
+        new_id: Callable[[], uuid.UUID] = uuid.uuid4,
     ) -> None:
-        self._storage, self._folder, self._spec_id, self._new_id = storage, folder, spec_id, new_id
+        """name: begins the names of the files."""
+        self._storage, self._folder, self._spec_id = storage, folder, spec_id
+        self._names = _Names(prefix="" if name is None else f"{name}-", new_id=new_id)
         self._writer: PuffinWriter | None = None
         self._pending = _Pending()
         self._entries: list[pa.RecordBatch] = []
@@ -66,7 +87,7 @@ class PuffinVectors:
     def add(self, data_file: str, partition: pa.StructArray, vector: Vector) -> None:
         """One data file's vector; partition: its tuple, an array of one. ``places`` tells where it stands then."""
         if self._writer is None:
-            self._writer = PuffinWriter(self._storage, join(self._folder, f"{self._new_id()}-deletes.puffin"))
+            self._writer = PuffinWriter(self._storage, join(self._folder, self._names.next("puffin")))
             self._writer.__enter__()
         blob = self._writer.add_deletion_vector(
             frame(vector.blob), referenced_data_file=data_file, cardinality=vector.cardinality
@@ -80,6 +101,11 @@ class PuffinVectors:
         self.places[data_file] = DeletePlace(location=self._writer.location, offset=blob.offset)
         if self._writer.length >= _ROLL_BYTES or len(pending.offsets) >= _ROLL_VECTORS:
             self._finish()
+
+    @property
+    def locations(self) -> tuple[str, ...]:
+        """The files that were begun."""
+        return tuple(join(self._folder, name) for name in self._names.given)
 
     def entries(self) -> Iterator[pa.RecordBatch]:
         """The delete entries of all vectors."""
@@ -119,9 +145,17 @@ class PositionDeleteFiles:
     """The same as position delete files, one a data file, for format version 2."""
 
     def __init__(
-        self, storage: Storage, folder: str, *, spec_id: int, new_id: Callable[[], uuid.UUID] = uuid.uuid4
+        self,
+        storage: Storage,
+        folder: str,
+        *,
+        spec_id: int,
+        name: str | None = None,
+        new_id: Callable[[], uuid.UUID] = uuid.uuid4,
     ) -> None:
-        self._storage, self._folder, self._spec_id, self._new_id = storage, folder, spec_id, new_id
+        """name: begins the names of the files."""
+        self._storage, self._folder, self._spec_id = storage, folder, spec_id
+        self._names = _Names(prefix="" if name is None else f"{name}-", new_id=new_id)
         self._entries: list[pa.RecordBatch] = []
         self.places: dict[str, DeletePlace] = {}
 
@@ -129,7 +163,7 @@ class PositionDeleteFiles:
         """One data file's deleted positions; partition: its tuple, an array of one."""
         positions = pa.array(vector.bitmap.to_positions())
         paths = pa.repeat(pa.scalar(data_file), len(positions))
-        location = join(self._folder, f"{self._new_id()}-deletes.parquet")
+        location = join(self._folder, self._names.next("parquet"))
         with ParquetFileWriter(self._storage, lambda _: location, _POSITION_SCHEMA) as writer:
             writer.write(pa.RecordBatch.from_arrays([paths, positions], schema=_POSITION_SCHEMA))
             written = writer.finish()
@@ -144,6 +178,11 @@ class PositionDeleteFiles:
                 file_sizes=written.files.column("file_size_in_bytes"),
             )
         )
+
+    @property
+    def locations(self) -> tuple[str, ...]:
+        """The files that were begun."""
+        return tuple(join(self._folder, name) for name in self._names.given)
 
     def entries(self) -> Iterator[pa.RecordBatch]:
         """The delete entries of all files."""

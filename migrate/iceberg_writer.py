@@ -11,6 +11,7 @@ from deltaberg.delta.types import StructType, TimestampNtzType, TimestampType
 from deltaberg.iceberg.create_table import create_table
 from deltaberg.iceberg.name_mapping import NAME_MAPPING_PROPERTY
 from deltaberg.iceberg.schema import Schema
+from deltaberg.iceberg.snapshot_builder import SnapshotBuilder
 from deltaberg.iceberg.transaction import Transaction
 from deltaberg.iceberg.types import arrow_type
 from deltaberg.migrate.iceberg_deletes import PositionDeleteFiles, PuffinVectors
@@ -66,14 +67,7 @@ class IcebergWriter:
         design, version = self.design, self.source.snapshot.version
         transaction = self.begin(design.translation.schema)
         with transaction:
-            builder = transaction.snapshot(
-                OVERWRITE if design.totals.vectors else APPEND,
-                snapshot_id=snapshot_id_of(self.position, version),
-                timestamp_ms=self.source.snapshot.timestamp_ms,
-                sequence_number=self.sequence_number(version, design.totals.highest_commit_version),
-                first_row_id=design.lineage.next_row_id if design.carries_lineage else None,
-                summary={SOURCE_VERSION_KEY: str(version), POSITION_KEY: self.position.to_text()},
-            )
+            builder = self.snapshot(transaction)
             entries = self.entries(self.source, design.schema, design.translation, keep_positions=False)
             deletes = self.delete_sink()
             with deletes:
@@ -87,6 +81,19 @@ class IcebergWriter:
             files=entries.written.files,
             rows=entries.written.rows,
             rewritten_files=entries.written.rewritten,
+        )
+
+    def snapshot(self, transaction: Transaction, *, merge_manifests: bool | None = None) -> SnapshotBuilder:
+        """The first snapshot, without files yet."""
+        design, version = self.design, self.source.snapshot.version
+        return transaction.snapshot(
+            OVERWRITE if design.totals.vectors else APPEND,
+            snapshot_id=snapshot_id_of(self.position, version),
+            timestamp_ms=self.source.snapshot.timestamp_ms,
+            sequence_number=self.sequence_number(version, design.totals.highest_commit_version),
+            first_row_id=design.lineage.next_row_id if design.carries_lineage else None,
+            summary={SOURCE_VERSION_KEY: str(version), POSITION_KEY: self.position.to_text()},
+            merge_manifests=merge_manifests,
         )
 
     def sequence_number(self, version: int, highest: int) -> int | None:

@@ -5,11 +5,15 @@ from __future__ import annotations
 import shlex
 from collections.abc import Iterable
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from deltaberg.errors import UsageError
+from deltaberg.migrate.delta_survey import survey_delta
 from deltaberg.migrate.delta_target import DeltaDesign, design_delta
+from deltaberg.migrate.engine import LocalEngine, PartsOfSource, engine_of
+from deltaberg.migrate.file_count import DISTRIBUTE_FROM, stated_files
+from deltaberg.migrate.iceberg_survey import survey_iceberg
 from deltaberg.migrate.iceberg_target import IcebergDesign, design_iceberg
 from deltaberg.migrate.position import position_of
 from deltaberg.migrate.rewrite import LOCAL_LIMIT_BYTES
@@ -18,6 +22,9 @@ from deltaberg.translate import codes
 from deltaberg.translate.findings import Finding, Severity, merge
 from deltaberg.translate.options import ConvertOptions
 from deltaberg.translate.types import TYPE_MAPPINGS
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 SMALLEST_TARGET_SIZE: Final = 1 << 20
 """What ``--target-file-size`` may be, in bytes."""
@@ -117,23 +124,45 @@ class PreparedPlan:
     options: ConvertOptions
 
 
-def plan(source: Source, *, to: TableFormat | str, options: ConvertOptions | None = None) -> Plan:
+def plan(
+    source: Source,
+    *,
+    to: TableFormat | str,
+    options: ConvertOptions | None = None,
+    session: SparkSession | None = None,
+) -> Plan:
     """Decide for every property and every file what a conversion will do. Writes nothing.
 
     Raises UsageError where ``to`` is the source's own format or an option does not apply to it.
     """
-    return prepare(source, to=to, options=options).plan
+    options = options or ConvertOptions()
+    check_request(source, TableFormat(to), options)
+    # A session is not worth starting for the plan of a small table.
+    worth_it = session is not None or (options.engine == "spark" and stated_files(source) >= DISTRIBUTE_FROM)
+    engine = engine_of(options.engine, session) if worth_it else LocalEngine()
+    with engine.parts_of(source, options, target=None, progress=_silent) as parts:
+        return prepare(source, to=to, options=options, parts=parts).plan
 
 
-def prepare(source: Source, *, to: TableFormat | str, options: ConvertOptions | None = None) -> PreparedPlan:
-    """``plan``, and the decisions behind it."""
+def _silent(stage: str, done: int, total: int) -> None:
+    """No progress wanted."""
+
+
+def prepare(
+    source: Source,
+    *,
+    to: TableFormat | str,
+    options: ConvertOptions | None = None,
+    parts: PartsOfSource | None = None,
+) -> PreparedPlan:
+    """``plan``, and the decisions behind it. parts: who looks at the files; None: this process."""
     options = options or ConvertOptions()
     check_request(source, TableFormat(to), options)
     match source:
         case DeltaSource():
-            return _to_iceberg(source, options)
+            return _to_iceberg(source, options, parts)
         case IcebergSource():
-            return _to_delta(source, options)
+            return _to_delta(source, options, parts)
 
 
 def check_request(source: Source, to: TableFormat, options: ConvertOptions) -> None:
@@ -175,10 +204,10 @@ def check_request(source: Source, to: TableFormat, options: ConvertOptions) -> N
         ) from error
 
 
-def _to_iceberg(source: DeltaSource, options: ConvertOptions) -> PreparedPlan:
-    design = design_iceberg(source, options)
+def _to_iceberg(source: DeltaSource, options: ConvertOptions, parts: PartsOfSource | None) -> PreparedPlan:
+    design = design_iceberg(source, options, survey_files=survey_iceberg if parts is None else parts.survey_iceberg)
     totals = design.totals
-    findings = [*design.findings, *_engine_findings(source, options, len(design.rewritten), totals.rewritten_bytes)]
+    findings = [*design.findings, *_engine_findings(source, options, totals.rewritten_files, totals.rewritten_bytes)]
     made = Plan(
         source=describe_source(source),
         target={
@@ -191,16 +220,16 @@ def _to_iceberg(source: DeltaSource, options: ConvertOptions) -> PreparedPlan:
         files=totals.files,
         rows=totals.rows,
         bytes=totals.bytes,
-        shared_files=totals.files - len(design.rewritten),
-        rewritten_files=len(design.rewritten),
+        shared_files=totals.files - totals.rewritten_files,
+        rewritten_files=totals.rewritten_files,
         rewritten_bytes=totals.rewritten_bytes,
         deletes={"vectors": totals.vectors, "position": 0, "equality": 0, "rows": totals.deleted_rows},
     )
     return PreparedPlan(plan=made, design=design, options=options)
 
 
-def _to_delta(source: IcebergSource, options: ConvertOptions) -> PreparedPlan:
-    design = design_delta(source, options)
+def _to_delta(source: IcebergSource, options: ConvertOptions, parts: PartsOfSource | None) -> PreparedPlan:
+    design = design_delta(source, options, survey_files=survey_delta if parts is None else parts.survey_delta)
     anew = [group for group in design.groups if (group.facts, group.spec_id) in design.rewritten]
     rewritten = sum(group.files for group in anew)
     rewritten_bytes = sum(group.bytes for group in anew)

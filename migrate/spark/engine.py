@@ -3,21 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from deltaberg.iceberg.resolved_deletes import DeletedByKey
-from deltaberg.migrate.engine import Progress
+from deltaberg.migrate.engine import PartsOfSource, Progress
 from deltaberg.migrate.locations import join
 from deltaberg.migrate.recording_storage import RecordingStorage
 from deltaberg.migrate.rewrite import RewriteRunner
-from deltaberg.migrate.source import IcebergSource
+from deltaberg.migrate.source import IcebergSource, Source
+from deltaberg.migrate.spark.distribution import PartSettings, distributed
 from deltaberg.migrate.spark.equality_deletes import resolve_equality_deletes
 from deltaberg.migrate.spark.rewrite_files import InSparkTasks
 from deltaberg.migrate.spark.session import spark_session
 from deltaberg.migrate.spark.staging import Staging
 from deltaberg.migrate.spark.work import SparkWork
+from deltaberg.translate.options import ConvertOptions
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -33,6 +35,23 @@ class SparkEngine:
     def of(cls, session: SparkSession | None) -> SparkEngine:
         """With a session, the active one, or a new one. Raises EngineUnavailable."""
         return cls(work=SparkWork(spark_session(session)))
+
+    def parts_of(
+        self,
+        source: Source,
+        options: ConvertOptions,
+        *,
+        target: tuple[RecordingStorage, str] | None,
+        progress: Progress,
+    ) -> AbstractContextManager[PartsOfSource | None]:
+        return distributed(
+            self.work,
+            source,
+            options,
+            settings=PartSettings.of(self.work.session),
+            target=target,
+            progress=lambda done, total: progress("tasks", done, total),
+        )
 
     def rewriting(self, storage: RecordingStorage, progress: Progress) -> RewriteRunner:
         return InSparkTasks(

@@ -1,0 +1,25 @@
+"""How many live files a table has, as far as its metadata says so without reading the list of them."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from deltaberg.iceberg.live_files import live_manifests
+from deltaberg.iceberg.manifest_list import ManifestContent
+from deltaberg.iceberg.snapshot_parts import listed_files
+from deltaberg.migrate.source import DeltaSource, Source
+
+DISTRIBUTE_FROM: Final = 200_000
+"""With ``--engine spark`` the metadata of so many files is translated in tasks; fewer are done before a job has begun."""
+
+_ONE_PART: Final = 1 << 62
+
+
+def stated_files(source: Source) -> int:
+    """About how many files the snapshot or version has; manifests and checkpoints that do not say count as none."""
+    if isinstance(source, DeltaSource):
+        snapshot = source.snapshot
+        parts = snapshot.checkpoint_parts(files_per_part=_ONE_PART)
+        return sum(part.files or 0 for part in parts) + (0 if snapshot.tail is None else snapshot.tail.adds.num_rows)
+    manifests = live_manifests(source.table, source.snapshot, ManifestContent.DATA)
+    return sum(listed_files(manifest) or 0 for manifest in manifests)
