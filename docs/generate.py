@@ -18,6 +18,7 @@ from deltaberg.delta.table_features import FEATURES
 from deltaberg.translate.codes import ALL_CODES
 from deltaberg.translate.deletes import DELETE_RULES
 from deltaberg.translate.derived_columns import DERIVATION_RULES
+from deltaberg.translate.findings import Severity
 from deltaberg.translate.iceberg_features import ICEBERG_FEATURES
 from deltaberg.translate.properties import PROPERTY_RULES
 from deltaberg.translate.types import TYPE_PAIRS
@@ -76,6 +77,21 @@ def codes_page() -> str:
     return "\n".join(sections) + "\n"
 
 
+def refused_page() -> str:
+    """Every code that refuses, by direction, and the features that are refused."""
+    head = ("code", "reason", "what to do", "for example")
+    sections = [REFUSED_HEAD]
+    for target, title in (("iceberg", "Delta Lake to Iceberg"), ("delta", "Iceberg to Delta Lake")):
+        rows = (
+            (f"`{code.name}`", code.reason, code.remedy, code.example)
+            for code in ALL_CODES
+            if target in code.to and code.severity is Severity.REFUSE
+        )
+        sections.append(f"\n## {title}\n\n{table(head, rows)}")
+    refused = ((f"`{each.name}`", each.refusal) for each in FEATURES if each.refusal)
+    return "".join((*sections, UNREAD_HEAD, "\n", table(("Delta feature", "reason"), refused)))
+
+
 def cli_page() -> str:
     """Every command, its options and an example."""
     group = typer.main.get_command(app)
@@ -106,6 +122,21 @@ def option_row(option: typer.core.TyperOption) -> str:
     text = " ".join(remark.rstrip(".") + "." for remark in remarks if remark)
     return "| `" + shown.replace("|", "\\|") + f"` | {text} |\n"
 
+
+REFUSED_HEAD = """# What is refused
+
+This page is made by `make docs` from `translate/codes.py` and `delta/table_features.py`; a test holds it to those. Everything
+else is carried, carried by an equivalent, or written anew. A refusal is exit code 3, one line on standard error, and nothing
+written; `deltaberg plan` lists all of them at once. `--strict` also refuses what [codes.md](codes.md) says in its last column.
+"""
+
+UNREAD_HEAD = """
+## Tables that are not read at all
+
+Reading them could miss rows or change values, so no command does. On the Delta side these are the table features below, and
+every feature and protocol version that deltaberg does not know; on the Iceberg side encrypted tables, format versions above 4,
+types that no version defines, and Avro codecs that Avro does not define.
+"""
 
 TYPES_HEAD = """# Types
 
@@ -204,6 +235,7 @@ def properties_page() -> str:
 PAGES = {
     "cli.md": cli_page,
     "codes.md": codes_page,
+    "refused.md": refused_page,
     "types.md": types_page,
     "transforms.md": transforms_page,
     "features.md": features_page,

@@ -502,6 +502,15 @@ CLUSTERING: Final = Code(
     remedy="Nothing to do.",
     example="a Delta table with CLUSTER BY",
 )
+TRANSACTIONS: Final = Code(
+    name="transactions-recorded",
+    severity=Severity.INFO,
+    to=_ICEBERG,
+    reason="The log says how far streams and other applications have written (`txn`); Iceberg has no place for it, so it is "
+    "recorded in a property.",
+    remedy="Before a stream writes to the target, make sure that it does not begin with rows that the source already has.",
+    example="a Delta table that Structured Streaming fills",
+)
 IDENTIFIER_FIELDS: Final = Code(
     name="identifier-fields-recorded",
     severity=Severity.INFO,
@@ -529,7 +538,7 @@ EMPTY_SOURCE: Final = Code(
 VECTOR_EXCEEDS_FILE: Final = Code(
     name="deletion-vector-exceeds-file",
     severity=Severity.REFUSE,
-    to=_BOTH,
+    to=_ICEBERG,
     reason="The log says that more rows are deleted than the file has; one of the two numbers is wrong.",
     remedy="Repair the source.",
     example="a deletion vector of cardinality 10 for a file of 5 rows",
