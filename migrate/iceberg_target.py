@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Final
@@ -14,6 +15,7 @@ from deltaberg.iceberg.partition_spec import PartitionSpec
 from deltaberg.migrate.delta_eras import DeltaEras, delta_eras
 from deltaberg.migrate.delta_files import DeltaFileReader
 from deltaberg.migrate.iceberg_survey import FileTotals, IcebergSurvey, Surveying, SurveyRequest, survey_iceberg
+from deltaberg.migrate.position import APP_ID_PREFIX
 from deltaberg.migrate.source import DeltaSource
 from deltaberg.translate import codes
 from deltaberg.translate.field_ids import Path, assigned_ids, declared_ids, mapped_schema, physical_name
@@ -26,6 +28,7 @@ from deltaberg.translate.properties import delta_to_iceberg_properties
 from deltaberg.translate.schema import IcebergSchemaTranslation, delta_to_iceberg_schema, required_version
 
 CLUSTERING_KEY: Final = "deltaberg.delta.clustering"
+TRANSACTIONS_KEY: Final = "deltaberg.delta.transactions"
 _CLUSTERING_DOMAIN: Final = "delta.clustering"
 _VERSIONS: Final = (1, 2, 3)
 _NEWEST: Final = 3
@@ -281,4 +284,9 @@ def _properties(source: DeltaSource, findings: list[Finding]) -> dict[str, str]:
     if clustering is not None:
         result[CLUSTERING_KEY] = clustering.configuration
         findings.append(Finding(code=codes.CLUSTERING, what="clustering columns"))
+    applications = source.snapshot.txns.items()
+    reached = {name: txn.version for name, txn in sorted(applications) if not name.startswith(APP_ID_PREFIX)}
+    if reached:
+        result[TRANSACTIONS_KEY] = json.dumps(reached)
+        findings.append(Finding(code=codes.TRANSACTIONS, what=f"{len(reached)} applications"))
     return result

@@ -14,6 +14,7 @@ from typing import Any, Final
 from deltaberg.errors import Conflict
 from deltaberg.migrate.source import DeltaSource, IcebergSource, Source, TableFormat
 
+APP_ID_PREFIX: Final = "deltaberg:"
 POSITION_KEY: Final = "deltaberg.source.position"
 TARGET_VERSION_KEY: Final = "deltaberg.target.version"
 OPTIONS_KEY: Final = "deltaberg.options"
@@ -45,7 +46,7 @@ class Position:
     def app_id(self) -> str:
         """The ``appId`` of a Delta target's ``txn`` action: the source and the branch."""
         branch = f":{self.ref}" if self.ref else ""
-        return f"deltaberg:{self.format.value}:{self.uuid}{branch}"
+        return f"{APP_ID_PREFIX}{self.format.value}:{self.uuid}{branch}"
 
     def to_json(self) -> dict[str, Any]:
         """What the properties hold."""

@@ -103,6 +103,15 @@ class TestSeverities:
         assert not made.refused
         assert (made.files, made.rows, made.shared_files, made.rewritten_files) == (1, 1, 1, 0)
 
+    def test_how_far_applications_have_written_is_recorded(self, tmp_path: Path, opened: Any) -> None:
+        """The ones of deltaberg say from what table a target was made: they are no business of the next target."""
+        apps = [{"txn": {"appId": name, "version": 7}} for name in ("stream", "deltaberg:iceberg:uuid")]
+        source = opened(write_log(tmp_path / "delta", *apps))
+        assert findings(plan(source, to="iceberg"))["transactions-recorded"] == "info"
+        result = convert(source, to="iceberg", target=str(tmp_path / "target"))
+        metadata = json.loads(Path(result.target_metadata).read_text())
+        assert json.loads(metadata["properties"]["deltaberg.delta.transactions"]) == {"stream": 7}
+
     def test_a_warning_that_strict_turns_into_a_rewrite(self, tmp_path: Path, opened: Any, iceberg_rows: Any) -> None:
         rows = pa.table({"id": pa.array([0], pa.timestamp("ns"))})
         folder = tmp_path / "delta"
