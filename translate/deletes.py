@@ -70,8 +70,14 @@ DELETE_RULES: Final[tuple[DeleteRule, ...]] = (
         code=codes.EQUALITY_DELETES,
     ),
     DeleteRule(
-        source="deletes of more rows than a file has",
-        target="either",
+        source="Iceberg deletes of positions after the end of the file",
+        target="Delta",
+        becomes="left out: they delete nothing",
+        code=codes.POSITION_DELETES,
+    ),
+    DeleteRule(
+        source="Delta deletion vector of more rows than the file has",
+        target="Iceberg",
         becomes="refused",
         code=codes.VECTOR_EXCEEDS_FILE,
     ),
