@@ -8,6 +8,7 @@ import json
 import uuid
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -21,8 +22,10 @@ from deltaberg.bitmap import PositionBitmap
 from deltaberg.delta.table import DeltaTable
 from deltaberg.delta.transaction import begin_transaction
 from deltaberg.iceberg.create_table import create_table
+from deltaberg.iceberg.metrics import metric_map
 from deltaberg.iceberg.partition_spec import UNPARTITIONED, PartitionField, PartitionSpec
 from deltaberg.iceberg.schema import Schema
+from deltaberg.iceberg.single_value import encode_bounds
 from deltaberg.iceberg.table import Table
 from deltaberg.iceberg.transforms import IdentityTransform
 from deltaberg.iceberg.types import (
@@ -33,6 +36,7 @@ from deltaberg.iceberg.types import (
     NestedField,
     StringType,
     TimestampType,
+    TimestamptzType,
     Type,
     UuidType,
 )
@@ -276,19 +280,25 @@ def nested(number: int, name: str, kind: Type, **more: Any) -> NestedField:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DataFile:
-    """A file and what its entry says."""
+    """A file and what its entry says. bounds: lower and upper by field id."""
 
     content: bytes
     rows: int
     format: str = "parquet"
     partition: Mapping[str, Any] = field(default_factory=dict)
-    spec_id: int = 0
+    bounds: Mapping[int, tuple[pa.Scalar, pa.Scalar]] = field(default_factory=dict)
 
 
 def parquet(rows: pa.Table, ids: Mapping[str, int], **options: Any) -> bytes:
     sink = io.BytesIO()
     pq.write_table(with_ids(rows, ids), sink, **options)
     return sink.getvalue()
+
+
+def leaf(schema: Schema, number: int) -> NestedField:
+    found = schema.find(number)
+    assert found is not None
+    return found
 
 
 def iceberg_table(
@@ -306,8 +316,20 @@ def iceberg_table(
             place = folder / "data" / f"{number}.{file.format}"
             place.write_bytes(file.content)
             partition = pa.array([dict(file.partition)], spec.arrow_partition_type(schema))
+            sides = [
+                {
+                    number: encode_bounds(pa.repeat(pair[side], 1), leaf(schema, number).type)
+                    for number, pair in file.bounds.items()
+                }
+                for side in (0, 1)
+            ]
+            lower, upper = (
+                metric_map(side, length=1) if side else pa.nulls(1, pa.map_(pa.int32(), pa.binary())) for side in sides
+            )
             entry = pa.record_batch(
                 {
+                    "lower_bounds": lower,
+                    "upper_bounds": upper,
                     "file_path": pa.array([str(place)]),
                     "file_format": pa.array([file.format]),
                     "partition": partition,
@@ -402,6 +424,16 @@ def text_without_annotation(folder: Path) -> None:
     """As Impala and Hive once wrote text."""
     rows = pa.table({"id": [1, 2, 3], "s": pa.array([b"a", None, "ä".encode()], pa.binary())})
     iceberg_table(folder, PAIR, [DataFile(content=parquet(rows, {"id": 1, "s": 2}), rows=3)])
+
+
+INSTANTS = pa.array(MOMENTS, pa.timestamp("us", "UTC"))
+
+
+def int96_in_iceberg(folder: Path, *, bounded: bool) -> None:
+    content = parquet(pa.table({"at": INSTANTS}), {"at": 1}, use_deprecated_int96_timestamps=True)
+    bounds = {1: (INSTANTS[2], INSTANTS[0])} if bounded else {}
+    schema = Schema(schema_id=0, fields=(nested(1, "at", TimestamptzType()),))
+    iceberg_table(folder, schema, [DataFile(content=content, rows=3, bounds=bounds)])
 
 
 def nanoseconds_in_iceberg(folder: Path) -> None:
@@ -615,5 +647,18 @@ CASES = (
         to="delta",
         make=text_without_annotation,
         rows=pa.table({"id": [1, 2, 3], "s": ["a", None, "ä"]}),
+    ),
+    Case(
+        code="int96-timestamps",
+        to="delta",
+        make=partial(int96_in_iceberg, bounded=True),
+        rows=pa.table({"at": INSTANTS}),
+        options={"strict": True},
+    ),
+    Case(
+        code="int96-out-of-range",
+        to="delta",
+        make=partial(int96_in_iceberg, bounded=False),
+        rows=pa.table({"at": INSTANTS}),
     ),
 )
