@@ -145,8 +145,8 @@ def test_pyspark_is_imported_only_by_jobs_and_only_when_they_run(path: Path) -> 
 
 @pytest.mark.parametrize("path", [p for p in SOURCES if p.name == "__init__.py"], ids=names)
 def test_a_package_file_holds_docstring_imports_and_exports_only(path: Path) -> None:
-    if path == ROOT / "deltaberg" / "__init__.py":
-        return  # its exports are lazy: see test_public_api
+    if path.parent in {ROOT / "deltaberg", ROOT / "delta", ROOT / "iceberg"}:
+        return  # their exports are lazy: see test_public_api and test_cores_page
     for node in parse(path).body:
         is_docstring = (
             isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant) and isinstance(node.value.value, str)
