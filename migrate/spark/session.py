@@ -48,6 +48,18 @@ def parallelism(session: SparkSession) -> int:
     return int(session.sparkContext.defaultParallelism)
 
 
+def spark_errors() -> tuple[type[Exception], ...]:
+    """What a call of Spark raises: its own errors, those of the way to the JVM, and lost connections."""
+    from pyspark.errors import PySparkException
+
+    try:
+        from py4j.protocol import Py4JError
+    except ImportError:
+        # A client of Spark Connect has no JVM beside it.
+        return PySparkException, OSError
+    return PySparkException, Py4JError, OSError
+
+
 def reason(error: BaseException) -> str:
     """The telling line of the many that Spark says."""
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]

@@ -15,7 +15,7 @@ import pyarrow as pa
 
 import deltaberg
 from deltaberg.errors import EngineUnavailable
-from deltaberg.migrate.spark.session import is_connect, reason
+from deltaberg.migrate.spark.session import is_connect, reason, spark_errors
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -65,12 +65,10 @@ class _Executor:
 
 
 def _probe(session: SparkSession) -> _Executor:
-    from pyspark.errors import PySparkException
-
     look = _look(NATIVE, deltaberg.__version__)
     try:
         row = session.range(0, 1, 1, 1).mapInArrow(look, _PROBE_COLUMNS).collect()[0]
-    except PySparkException as error:
+    except spark_errors() as error:
         raise EngineUnavailable(
             f"Cannot run Python on these executors: {reason(error)}; install deltaberg[spark] there, or ship a packed "
             "environment with --archives (docs/spark.md)"

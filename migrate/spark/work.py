@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 import pyarrow as pa
 
 from deltaberg.errors import DeltabergError, EngineFailed
-from deltaberg.migrate.spark.session import is_connect, reason
+from deltaberg.migrate.spark.session import is_connect, reason, spark_errors
 from deltaberg.migrate.spark.shipping import ship_package
 
 if TYPE_CHECKING:
@@ -209,16 +209,13 @@ class _Job:
         return self._rows
 
     def _collect(self) -> None:
-        from py4j.protocol import Py4JError
-        from pyspark.errors import PySparkException
-
         try:
             if is_connect(self._session):
                 self._session.addTag(self._group)
             else:
                 self._session.sparkContext.setJobGroup(self._group, self._description, interruptOnCancel=True)
             self._rows = [(row[0], row[1], row[2], bytes(row[3])) for row in self._frame.collect()]
-        except (PySparkException, Py4JError, OSError) as error:
+        except spark_errors() as error:
             self._error = error
 
     def _finished_tasks(self) -> int:
@@ -235,10 +232,7 @@ class _Job:
         return done
 
     def _cancel(self) -> None:
-        from py4j.protocol import Py4JError
-        from pyspark.errors import PySparkException
-
-        with suppress(PySparkException, Py4JError, OSError):
+        with suppress(*spark_errors()):
             if is_connect(self._session):
                 self._session.interruptTag(self._group)
             else:
