@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
+from itertools import pairwise
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -16,7 +17,7 @@ from deltaberg.delta.add_path import location_array, path_keys
 from deltaberg.delta.column_mapping import ColumnMapping
 from deltaberg.delta.deletion_vector import descriptors
 from deltaberg.delta.history import CommitActions
-from deltaberg.delta.types import ArrayType, DeltaType, MapType, StructField, StructType
+from deltaberg.delta.types import ArrayType, DateType, DeltaType, MapType, StructField, StructType
 from deltaberg.migrate.footers import in_parallel
 from deltaberg.migrate.source import DeltaSource
 from deltaberg.translate.field_ids import Path, assigned_ids, declared_ids, mapped_schema, physical_name
@@ -24,6 +25,10 @@ from deltaberg.translate.type_changes import iceberg_can_promote
 from deltaberg.translate.types import delta_to_iceberg_type
 
 _NEWEST_FORMAT = 3
+_USUAL_FORMAT = 2
+
+Shape = tuple[StructType, tuple[str, ...]]
+"""A schema, and the partition columns by physical name."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,6 +46,7 @@ class DeltaEras:
     """What is replayed. ids: of every path of any era. merged: a schema with the columns of all eras.
 
     times: milliseconds by version. cut: why older versions are left out; None where there are none.
+    format_version: the lowest that allows every change of a type from era to era.
     """
 
     eras: tuple[Era, ...]
@@ -49,6 +55,7 @@ class DeltaEras:
     merged: StructType
     times: Mapping[int, int]
     cut: str | None
+    format_version: int
 
     @property
     def first(self) -> int:
@@ -68,11 +75,15 @@ class DeltaEras:
             yield from self.eras[0].source.table.commits(self.first + 1, self.last)
 
 
-def delta_eras(source: DeltaSource) -> DeltaEras:
-    """Look at the log from its oldest version that can be rebuilt to the source's. Raises what reading it raises."""
+def delta_eras(source: DeltaSource, *, format_version: int | None) -> DeltaEras:
+    """Look at the log from its oldest version that can be rebuilt to the source's. Raises what reading it raises.
+
+    format_version: of the target where one was asked for; it bounds the changes of types that can be followed.
+    """
+    allowed = _NEWEST_FORMAT if format_version is None else format_version
     last = source.snapshot.version
     start, cut = None, None
-    schemas: dict[int, tuple[StructType, tuple[str, ...]]] = {}
+    schemas: dict[int, Shape] = {}
     protocol = metadata = None
     for actions in source.table.commits(end=last):
         if start is None:
@@ -89,7 +100,7 @@ def delta_eras(source: DeltaSource) -> DeltaEras:
             shape = _shape(ColumnMapping.of(protocol, metadata), metadata.partition_columns)
             before = schemas[max(schemas)]
             if shape != before:
-                reason = _break(before, shape)
+                reason = _break(before, shape, allowed)
                 if reason is not None:
                     schemas, start, cut = {}, actions.version, f"version {actions.version} {reason}"
                 schemas[actions.version] = shape
@@ -117,7 +128,13 @@ def delta_eras(source: DeltaSource) -> DeltaEras:
         merged=_merged([era.schema for era in reversed(eras)]),
         times=times,
         cut=cut,
+        format_version=_required_version([shape for _, shape in sorted(schemas.items())]),
     )
+
+
+def _required_version(shapes: list[Shape]) -> int:
+    follows = all(_break(before, after, _USUAL_FORMAT) is None for before, after in pairwise(shapes))
+    return _USUAL_FORMAT if follows else _NEWEST_FORMAT
 
 
 def _at(source: DeltaSource, version: int) -> DeltaSource:
@@ -126,21 +143,23 @@ def _at(source: DeltaSource, version: int) -> DeltaSource:
     return replace(source, snapshot=source.table.snapshot(version=version))
 
 
-def _shape(mapping: ColumnMapping, partition_columns: tuple[str, ...]) -> tuple[StructType, tuple[str, ...]]:
-    """The schema, and the partition columns by physical name."""
+def _shape(mapping: ColumnMapping, partition_columns: tuple[str, ...]) -> Shape:
     schema = mapped_schema(mapping)
     return schema, tuple(physical_name(schema.field(name)) for name in partition_columns)
 
 
-def _break(before: tuple[StructType, tuple[str, ...]], after: tuple[StructType, tuple[str, ...]]) -> str | None:
+def _break(before: Shape, after: Shape, format_version: int) -> str | None:
     """Why Iceberg cannot follow a change of the schema; None where it can."""
     if before[1] != after[1]:
         return "changes the partition columns"
-    reason = _struct_break(before[0], after[0], "")
+    kinds = [{physical_name(each): each.type for each in schema.fields} for schema, _ in (before, after)]
+    if any(isinstance(kinds[0][name], DateType) and kinds[0][name] != kinds[1][name] for name in before[1]):
+        return "changes the type of a partition column in a way that would change its values"
+    reason = _struct_break(before[0], after[0], "", format_version)
     return None if reason is None else f"changes the schema in a way that Iceberg has no name for: {reason}"
 
 
-def _struct_break(before: StructType, after: StructType, where: str) -> str | None:
+def _struct_break(before: StructType, after: StructType, where: str, format_version: int) -> str | None:
     known = {physical_name(each): each for each in before.fields}
     for column in after.fields:
         name = f"{where}.{column.name}" if where else column.name
@@ -151,31 +170,31 @@ def _struct_break(before: StructType, after: StructType, where: str) -> str | No
             continue
         if former.nullable and not column.nullable:
             return f"column {name} becomes required"
-        reason = _type_break(former.type, column.type, name)
+        reason = _type_break(former.type, column.type, name, format_version)
         if reason is not None:
             return reason
     return None
 
 
-def _type_break(before: DeltaType, after: DeltaType, name: str) -> str | None:
+def _type_break(before: DeltaType, after: DeltaType, name: str, format_version: int) -> str | None:
     match before, after:
         case StructType(), StructType():
-            return _struct_break(before, after, name)
+            return _struct_break(before, after, name, format_version)
         case ArrayType(), ArrayType():
             if before.contains_null and not after.contains_null:
                 return f"elements of {name} become required"
-            return _type_break(before.element_type, after.element_type, f"{name}.element")
+            return _type_break(before.element_type, after.element_type, f"{name}.element", format_version)
         case MapType(), MapType():
             if before.key_type != after.key_type:
                 return f"the keys of {name} change"
             if before.value_contains_null and not after.value_contains_null:
                 return f"values of {name} become required"
-            return _type_break(before.value_type, after.value_type, f"{name}.value")
+            return _type_break(before.value_type, after.value_type, f"{name}.value", format_version)
         case _:
             narrow, wide = delta_to_iceberg_type(before), delta_to_iceberg_type(after)
             if narrow is None or wide is None:
                 return f"the type of {name} changes" if before != after else None
-            fits = iceberg_can_promote(narrow, wide, format_version=_NEWEST_FORMAT)
+            fits = iceberg_can_promote(narrow, wide, format_version=format_version)
             return None if fits else f"the type of {name} changes"
 
 

@@ -79,13 +79,15 @@ def design_iceberg(
     """
     if options.format_version is not None and options.format_version not in _VERSIONS:
         raise UsageError(f"Cannot write Iceberg format version {options.format_version}: expected 1, 2 or 3")
-    eras = delta_eras(source) if options.history == "all" else None
+    eras = delta_eras(source, format_version=options.format_version) if options.history == "all" else None
     schemas = _schemas(source, eras)
     first_free = (source.snapshot.column_mapping.max_column_id or 0) + 1
     ids = _ids(source, schemas[-1], first_free) if eras is None else eras.ids
     lineage = _lineage(source, eras)
     reader = DeltaFileReader(source, deep=options.deep)
     wanted, why = _version_by_schema(schemas, lineage, options)
+    if eras is not None and options.format_version is None and wanted < eras.format_version:
+        wanted, why = eras.format_version, "a type was changed in its history"
     survey = _surveyed(source, eras, reader, options, schemas, ids, lineage, wanted, survey_files)
     findings = [*survey.all_findings(), *reader.survey.findings()]
     if survey.counted_by_footer:

@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+import datetime as dt
 import json
 import shutil
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 import pytest
 
+from deltaberg.delta.schema import type_to_json
 from deltaberg.delta.table import DeltaTable
+from deltaberg.delta.transaction import begin_transaction
+from deltaberg.delta.types import TimestampNtzType
 from deltaberg.errors import CommitStateUnknown, Conflict
 from deltaberg.iceberg.table import Table
 from deltaberg.migrate.convert import ConvertResult, convert
@@ -28,6 +33,7 @@ transforms = pytest.importorskip("pyiceberg.transforms")
 deltalake = pytest.importorskip("deltalake")
 
 CLOCK_MS = 1_700_000_000_000
+CHANGED = {"delta.typeChanges": [{"fromType": "date", "toType": "timestamp_ntz"}]}
 Difference = Callable[..., str]
 
 
@@ -453,6 +459,45 @@ class TestDeltaToIceberg:
         assert [each.what for each in done.plan.items if each.code == "history-truncated"] == ["version 1"]
         for version, snapshot_id in done.commits:
             assert not difference(iceberg_at(done.target_metadata, snapshot_id), delta_at(folder, version))
+
+    @pytest.mark.parametrize(
+        ("format_version", "versions", "rewritten"), [(None, [0, 1, 2], 0), (3, [0, 1, 2], 0), (2, [2], 1)]
+    )
+    def test_a_date_that_became_a_timestamp(
+        self,
+        tmp_path: Path,
+        write_delta: Any,
+        opened: Any,
+        format_version: int | None,
+        versions: list[int],
+        rewritten: int,
+    ) -> None:
+        """Iceberg allows it from version 3 on; below, history begins with the change."""
+        days = pa.array([dt.date(2024, 2, 29), None])
+        folder = write_delta(pa.table({"id": [1, 2], "at": days}))
+        write_delta(pa.table({"id": [3], "at": pa.array([dt.date(1900, 1, 1)])}), folder)
+        snapshot = DeltaTable.open(str(folder), open_storage()).snapshot()
+        fields = [
+            replace(field, type=TimestampNtzType(), metadata=CHANGED) if field.name == "at" else field
+            for field in snapshot.metadata.schema.fields
+        ]
+        configuration = {**snapshot.metadata.configuration, "delta.enableTypeWidening": "true"}
+        transaction = begin_transaction(snapshot)
+        schema = replace(snapshot.metadata.schema, fields=tuple(fields))
+        text = json.dumps(type_to_json(schema))
+        transaction.set_metadata(
+            replace(snapshot.metadata, schema=schema, schema_string=text, configuration=configuration)
+        )
+        transaction.commit("CHANGE COLUMN")
+        options = {} if format_version is None else {"format_version": format_version}
+        done = replay(opened(folder), tmp_path / "target", "iceberg", **options)
+        assert [version for version, _ in done.commits] == versions
+        assert done.plan.target["format_version"] == (format_version or 3)
+        assert done.rewritten_files == 2 * rewritten
+        snapshots = Table.open(done.target, open_storage()).metadata.snapshots
+        assert len({each.schema_id for each in snapshots}) == len(versions) - (len(versions) > 1)
+        report = verify(opened(folder), opened(done.target), rows=True)
+        assert report.equal, report.to_json()
 
     def test_nothing_is_left_where_a_write_fails(
         self, tmp_path: Path, write_delta: Any, delete_from_delta: Any, opened: Any
