@@ -155,7 +155,8 @@ class ManyTables:
         ]
         statuses = Counter(table.status for table in self.tables)
         found = ", ".join(f"{count} {status}" for status, count in statuses.items())
-        return "\n".join([*lines, f"{len(self.tables)} tables: {found or 'nothing to do'}"])
+        count = f"{len(self.tables)} table{'' if len(self.tables) == 1 else 's'}"
+        return "\n".join([*lines, f"{count}: {found or 'nothing to do'}"])
 
 
 TableDone = Callable[[TableOutcome], None]
