@@ -10,6 +10,7 @@ from __future__ import annotations
 import time
 import uuid
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
 from types import MappingProxyType, TracebackType
 from typing import TYPE_CHECKING
 
@@ -39,7 +40,7 @@ from deltaberg.delta.required_protocol import features_in_use, new_protocol, upg
 from deltaberg.delta.snapshot import Snapshot
 from deltaberg.delta.table import DeltaTable
 from deltaberg.delta.writer_requirements import check_commit, require_writable
-from deltaberg.errors import error_context
+from deltaberg.errors import DeltabergError, error_context
 from deltaberg.storage.errors import PermissionDenied
 from deltaberg.storage.protocol import Storage
 
@@ -48,7 +49,18 @@ if TYPE_CHECKING:
 
 _NOTHING: Mapping[str, object] = MappingProxyType({})
 _ATTEMPTS = 50
+MANY_FILES = 10_000
+"""Files in one commit from which a checkpoint pays at once."""
+
 _WRITABLE_DOMAINS = {"delta.clustering": "clustering"}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CheckpointAttempt:
+    """What came of a checkpoint; neither is there when none was due."""
+
+    written: LastCheckpoint | None = None
+    failure: Exception | None = None
 
 
 class Transaction:
@@ -307,6 +319,24 @@ class Transaction:
             new_id=lambda: str(self._new_id()),
             now_ms=self._now_ms(),
         )
+
+    def checkpoint_when_due(self, *, many_files: int = MANY_FILES) -> CheckpointAttempt:
+        """Checkpoint the version that was committed if that is due: every ``delta.checkpointInterval`` versions, and
+        after a commit of ``many_files``, whose JSON every reader would have to parse.
+
+        The commit stands whatever comes of it, so a failure is told and not raised.
+        """
+        committed = self._committed
+        if committed is None:
+            raise InvalidDeltaRequest("Cannot checkpoint: the transaction has committed no version")
+        interval = committed.metadata.properties.checkpoint_interval
+        is_turn = committed.version > 0 and interval > 0 and committed.version % interval == 0
+        if not is_turn and committed.added.files + committed.removed.files < many_files:
+            return CheckpointAttempt()
+        try:
+            return CheckpointAttempt(written=self.checkpoint())
+        except (DeltabergError, pa.ArrowException, OSError) as error:
+            return CheckpointAttempt(failure=error)
 
     def _put(self, plan: PlannedCommit, expected_version: int | None, attempts: int) -> CommittedState:
         base = self._base

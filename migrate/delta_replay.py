@@ -31,7 +31,6 @@ from deltaberg.translate.data_files import encode_paths
 from deltaberg.translate.history import iceberg_to_delta_operation
 
 _NAMES: Final = uuid.UUID("6c1a6b1e-4a0e-5f43-8a59-1d6a6f0c7b52")
-_CHECKPOINT_INTERVAL: Final = 10
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -120,8 +119,7 @@ class DeltaReplay:
                 rules_checked=VOUCHED,
                 expected_version=version,
             )
-        if version and version % _CHECKPOINT_INTERVAL == 0:
-            transaction.checkpoint()
+        transaction.checkpoint_when_due()  # the next version makes one where this one could not
         self._sums.commits.append((snapshot.snapshot_id, version))
         return state
 

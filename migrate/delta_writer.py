@@ -94,6 +94,7 @@ class DeltaWriter:
             rules_checked=VOUCHED,
             expected_version=0,
         )
+        transaction.checkpoint_when_due()  # a table without one is whole, and the next writer makes one
         return WrittenDelta(
             commits=((self.position.version or 0, version),),
             location=f"{log_folder(self.root)}/{commit_name(version)}",

@@ -308,3 +308,39 @@ class TestACommitTooLargeToBeHeldWhole:
             transaction.commit("WRITE")
         assert version(root) == 0
         assert [file.name for file in (root / "_delta_log").iterdir() if file.name.startswith(".")] == []
+
+
+class TestCheckpointsWhenTheyAreDue:
+    def commit(self, root: Path, storage: Any, count: int = 1) -> Transaction:
+        base = DeltaTable.open(str(root), storage).snapshot()
+        transaction = begin_transaction(base)
+        transaction.add_files([many_files((base.version + 1) * count).slice(base.version * count)])
+        transaction.commit("WRITE")
+        return transaction
+
+    def test_every_interval_and_after_many_files(self, root: Path) -> None:
+        configuration = {"delta.checkpointInterval": "3"}
+        metadata = new_metadata(SCHEMA, table_id="t", created_time_ms=1, configuration=configuration)
+        storage = open_storage()
+        create = create_table(storage, str(root), metadata=metadata)
+        create.commit("CREATE TABLE")
+        assert create.checkpoint_when_due().written is None
+        written = [self.commit(root, storage).checkpoint_when_due().written for _ in range(6)]
+        assert [None if each is None else each.version for each in written] == [None, None, 3, None, None, 6]
+        many = self.commit(root, storage, count=50).checkpoint_when_due(many_files=50).written
+        assert many is not None
+        assert (many.version, many.num_of_add_files) == (7, 56)
+        assert len(list((root / "_delta_log").glob("*.checkpoint.parquet"))) == 3
+
+    def test_a_failure_is_told_and_the_commit_stands(self, storage: FaultyStorage, root: Path) -> None:
+        transaction = self.commit(root, storage)
+        storage.before["create"] = failing(StorageError("the disk is full"), only=".parquet")
+        attempt = transaction.checkpoint_when_due(many_files=1)
+        assert attempt.written is None
+        assert str(attempt.failure) == "the disk is full"
+        assert version(root) == 1
+
+    def test_nothing_was_committed(self, storage: FaultyStorage, root: Path) -> None:
+        transaction = begin_transaction(DeltaTable.open(str(root), storage).snapshot())  # type: ignore[arg-type]
+        with pytest.raises(InvalidDeltaRequest, match="has committed no version"):
+            transaction.checkpoint_when_due()
