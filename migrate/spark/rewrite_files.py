@@ -12,28 +12,32 @@ import pyarrow as pa
 
 from deltaberg.bitmap import PositionBitmap
 from deltaberg.datafile.parquet_writer import WrittenFiles
+from deltaberg.errors import DeltabergError, EngineFailed
 from deltaberg.migrate.locations import join
 from deltaberg.migrate.recording_storage import RecordingStorage
 from deltaberg.migrate.rewrite import NEEDED_COLUMNS, FileRewrite, RewriteUnit
 from deltaberg.migrate.spark.session import parallelism
-from deltaberg.migrate.spark.work import Attempt, Done, SparkWork
+from deltaberg.migrate.spark.work import Attempt, SparkWork
 from deltaberg.storage import Storage, StorageError
-
-RewriteProgress = Callable[[int, int], None]
-"""Called with (bytes of source files done, all bytes) of the conversion so far."""
 
 WAVE_BYTES: Final = 1 << 40
 """How much one Spark job rewrites at most: what the driver holds of it is bounded."""
 
 _TASK_BYTES: Final = (16 << 20, 512 << 20)
 _TASKS_PER_CORE: Final = 4
+_FAILED: Final = "failed"
+"""A file that tells tasks which begin later that one has met an error, so that they need not do their part any more."""
+
 JOB_FOLDER: Final = "rewritten-"
 """What the names of folders begin with in which the tasks of a job write."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class InSparkTasks:
-    """Gives units to tasks, about as many bytes to each. ``storage``: of the driver, which takes back what failed."""
+    """Gives units to tasks, about as many bytes to each.
+
+    storage: the driver's, which takes back what failed. progress: called with (bytes of source files done, all bytes).
+    """
 
     work: SparkWork
     storage: RecordingStorage
@@ -48,6 +52,7 @@ class InSparkTasks:
         if not units:
             return
         total = sum(unit.size for unit in units)
+        files = sum(unit.files.num_rows for unit in units)
         tasks = task_units(units, total, parallelism(self.work.session))
         folder = join(rewrite.target.folder, f"{JOB_FOLDER}{uuid.uuid4().hex}")
         for unit in units:
@@ -60,26 +65,43 @@ class InSparkTasks:
             done = self.work.run(
                 RewriteTask(rewrite=rewrite, folder=folder),
                 tasks,
-                description=f"deltaberg: rewrite {len(units)} files ({total >> 20} MiB) to {rewrite.target.folder}",
+                description=f"deltaberg: rewrite {files} files ({total >> 20} MiB) to {rewrite.target.folder}",
                 progress=lambda finished, count: self.progress(total * finished // count, total),
             )
-            accepted = _locations(done)
+            results = [each.result for each in done if each.result is not None]
+            if len(results) < len(done):
+                raise EngineFailed(
+                    f"Cannot rewrite files to {rewrite.target.folder}: tasks stopped for an error that another attempt of "
+                    "the same task did not meet; run the conversion again"
+                )
+            accepted = _locations(results)
         finally:
             discard_attempts(self.storage, folder, accepted)
         for location in accepted:
             self.storage.adopt(location)
-        for each in done:
-            yield from each.result
+        for result in results:
+            yield from result
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RewriteTask:
-    """What a task does with its units."""
+    """What a task does with its units. None once another task has met an error: the job's outcome is that error."""
 
     rewrite: FileRewrite
     folder: str
 
-    def __call__(self, units: tuple[SentUnit, ...], attempt: Attempt) -> list[WrittenFiles]:
+    def __call__(self, units: tuple[SentUnit, ...], attempt: Attempt) -> list[WrittenFiles] | None:
+        target = self.rewrite.target
+        failed = join(self.folder, _FAILED)
+        if target.storage.exists(failed):
+            return None
+        try:
+            return self._write(units, attempt)
+        except DeltabergError:
+            target.storage.put(failed, b"")
+            raise
+
+    def _write(self, units: tuple[SentUnit, ...], attempt: Attempt) -> list[WrittenFiles]:
         target = self.rewrite.target
         written = []
         for index, sent in enumerate(units):
@@ -137,10 +159,10 @@ def discard_attempts(storage: Storage, folder: str, accepted: set[str]) -> None:
         storage.delete_folder(folder)
 
 
-def _locations(done: Sequence[Done[list[WrittenFiles]]]) -> set[str]:
+def _locations(results: Sequence[Sequence[WrittenFiles]]) -> set[str]:
     return {
         str(location)
-        for each in done
-        for written in each.result
+        for result in results
+        for written in result
         for location in written.files.column("location").to_pylist()
     }

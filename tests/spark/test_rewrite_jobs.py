@@ -16,9 +16,12 @@ import pytest
 from deltaberg.datafile.errors import DataFileError
 from deltaberg.errors import Conflict, EngineFailed
 from deltaberg.migrate.convert import ConvertResult, convert
+from deltaberg.migrate.engine import LocalEngine
 from deltaberg.migrate.rewrite import RewriteUnit
 from deltaberg.migrate.rewrite_queue import combined
 from deltaberg.migrate.source import open_source
+from deltaberg.migrate.spark import rewrite_files
+from deltaberg.migrate.spark.work import Attempt, Done
 from deltaberg.migrate.verify import verify
 from deltaberg.storage import open_storage
 from deltaberg.translate.options import ConvertOptions
@@ -255,6 +258,72 @@ def test_progress_counts_bytes_up_to_all_of_them(spark: Any, source: Path, tmp_p
     assert ("write", 0, 4) in told
     assert told[-1] == ("write", 4, 4)
     assert any(stage.startswith("rewrite") for stage, _, _ in told)
+
+
+class Answers:
+    """Stands for ``SparkWork``: runs units here, in an order of its own, and answers in theirs."""
+
+    session: Any = None
+
+    def __init__(self, order: list[int], skipped: tuple[int, ...] = ()) -> None:
+        self.order, self.skipped = order, skipped
+
+    def run(self, work: Any, units: Any, **_: Any) -> list[Done[Any]]:
+        answers: dict[int, Any] = {}
+        failures = []
+        for number in self.order:
+            attempt = Attempt(unit=number, name=f"{number}-x")
+            try:
+                answers[number] = None if number in self.skipped else work(units[number], attempt)
+            except DataFileError as error:
+                failures.append(error)
+        if failures:
+            raise failures[0]
+        return [Done(attempt=Attempt(unit=each, name=""), result=answers[each]) for each in sorted(answers)]
+
+
+class TestAfterTheFirstError:
+    @pytest.fixture
+    def one_file_a_task(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(rewrite_files, "parallelism", lambda session: 2)
+        monkeypatch.setattr(rewrite_files, "_TASK_BYTES", (1, 1))
+
+    def converted(self, source: Path, target: Path, work: Any, monkeypatch: pytest.MonkeyPatch) -> ConvertResult:
+        class Engine(LocalEngine):
+            def rewriting(self, storage: Any, progress: Any) -> Any:
+                return rewrite_files.InSparkTasks(work=work, storage=storage, progress=lambda *_: None)
+
+        made = Engine()
+        monkeypatch.setattr("deltaberg.migrate.convert.engine_of", lambda *_: made)
+        return run(None, source, target, engine="local")
+
+    @pytest.mark.usefixtures("one_file_a_task")
+    def test_other_tasks_stop(self, source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        damaged = source / "20.parquet"
+        damaged.write_bytes(damaged.read_bytes()[:4] + bytes(36) + damaged.read_bytes()[40:])
+        begun: list[str] = []
+        real = rewrite_files.RewriteTask._write
+
+        def counted(self: Any, units: Any, attempt: Any) -> Any:
+            begun.append(attempt.name)
+            return real(self, units, attempt)
+
+        monkeypatch.setattr(rewrite_files.RewriteTask, "_write", counted)
+        with pytest.raises(DataFileError):
+            self.converted(source, tmp_path / "target", Answers([2, 0, 1, 3]), monkeypatch)
+        assert begun == ["2-x"]
+        assert every_file(tmp_path / "target") == set()
+
+    @pytest.mark.usefixtures("one_file_a_task")
+    def test_a_part_that_is_missing_without_an_error_is_one(
+        self, source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """The task that failed had another attempt, which did not."""
+        with pytest.raises(EngineFailed, match=r"tasks stopped for an error .* run the conversion again"):
+            self.converted(source, tmp_path / "target", Answers([0, 1, 2, 3], skipped=(1,)), monkeypatch)
+        assert every_file(tmp_path / "target") == set()
+        done = self.converted(source, tmp_path / "target", Answers([3, 1, 0, 2]), monkeypatch)
+        assert (done.rows, done.rewritten_files) == (40, 4)
 
 
 class TestTargetFileSize:
