@@ -215,6 +215,7 @@ def _to_iceberg(source: DeltaSource, options: ConvertOptions, parts: PartsOfSour
             "format_version": design.format_version,
             "partitioning": [field.name for field in design.spec.fields],
             "row_lineage": design.carries_lineage,
+            **_sizes(options),
         },
         items=_items(findings, strict=options.strict),
         files=totals.files,
@@ -243,6 +244,7 @@ def _to_delta(source: IcebergSource, options: ConvertOptions, parts: PartsOfSour
             "column_mapping": design.mode.value,
             "partitioning": list(design.partitioning.names),
             "row_tracking": design.lineage,
+            **_sizes(options),
         },
         items=_items(findings, strict=options.strict),
         files=files,
@@ -254,6 +256,11 @@ def _to_delta(source: IcebergSource, options: ConvertOptions, parts: PartsOfSour
         deletes=dict(design.deletes),
     )
     return PreparedPlan(plan=made, design=design, options=options)
+
+
+def _sizes(options: ConvertOptions) -> dict[str, int]:
+    """How large files shall be that are written anew; no other file is touched."""
+    return {} if options.target_file_size is None else {"size_of_rewritten_files": options.target_file_size}
 
 
 def _engine_findings(source: Source, options: ConvertOptions, files: int, size: int) -> list[Finding]:

@@ -45,3 +45,4 @@ def test_the_target_file_size_reaches_the_plan(tmp_path: Path, command: Any) -> 
     assert "Cannot take 'many' as a size" in wrong.err
     usual = command("plan", tmp_path / "t", "--to", "iceberg", "--target-file-size", "128MB", "--json")
     assert usual.document["cost"] == {"files": 0, "read_bytes": 0, "write_bytes": 0}
+    assert usual.document["target"]["size_of_rewritten_files"] == 128_000_000
