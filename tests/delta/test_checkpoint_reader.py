@@ -493,3 +493,28 @@ def test_a_reader_that_stops_early_leaves_no_thread(log: Log, monkeypatch: pytes
     assert threading.active_count() > before
     files.close()
     assert threading.active_count() == before
+
+
+@pytest.mark.parametrize(("damage", "message", "path"), DAMAGES, ids=[message for _, message, _ in DAMAGES])
+def test_damage_is_named_by_whichever_thread_finds_it(
+    log: Log, damage: Any, message: str, path: str | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(log_parquet, "_WORTH_A_THREAD", 1)
+    monkeypatch.setattr(log_parquet, "processors", lambda: 3)
+    test_a_damaged_checkpoint_names_version_and_file(log, damage, message, path)
+
+
+def test_a_damaged_page_names_its_file(log: Log, monkeypatch: pytest.MonkeyPatch) -> None:
+    log.checkpoint(10, *small(log), *(log.add(f"f{number}", partitionValues={"p": "1"}) for number in range(20_000)))
+    monkeypatch.setattr(log_parquet, "_WORTH_A_THREAD", 1)
+    monkeypatch.setattr(log_parquet, "processors", lambda: 3)
+    (file,) = (log.root / "_delta_log").glob("*.checkpoint.parquet")
+    chunks = pq.ParquetFile(file).metadata.row_group(0)
+    paths = next(chunk for chunk in map(chunks.column, range(chunks.num_columns)) if chunk.path_in_schema == "add.path")
+    content = bytearray(file.read_bytes())
+    start = paths.dictionary_page_offset or paths.data_page_offset
+    content[start : start + 40] = b"\xff" * 40
+    file.write_bytes(content)
+    with pytest.raises(CorruptLog, match="it is no valid Parquet") as caught:
+        live(log)
+    assert str(caught.value.path) == str(file)
