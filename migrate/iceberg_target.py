@@ -29,6 +29,7 @@ from deltaberg.translate.schema import IcebergSchemaTranslation, delta_to_iceber
 
 CLUSTERING_KEY: Final = "deltaberg.delta.clustering"
 TRANSACTIONS_KEY: Final = "deltaberg.delta.transactions"
+_VECTORIZED_KEY: Final = "read.parquet.vectorization.enabled"
 _CLUSTERING_DOMAIN: Final = "delta.clustering"
 _VERSIONS: Final = (1, 2, 3)
 _NEWEST: Final = 3
@@ -286,6 +287,9 @@ def _properties(source: DeltaSource, findings: list[Finding]) -> dict[str, str]:
     if clustering is not None:
         result[CLUSTERING_KEY] = clustering.configuration
         findings.append(Finding(code=codes.CLUSTERING, what="clustering columns"))
+    if source.snapshot.protocol.supports("variantShredding"):
+        result.setdefault(_VECTORIZED_KEY, "false")
+        findings.append(Finding(code=codes.SHREDDED_VARIANTS, what="variants"))
     applications = source.snapshot.txns.items()
     reached = {name: txn.version for name, txn in sorted(applications) if not name.startswith(APP_ID_PREFIX)}
     if reached:

@@ -502,6 +502,15 @@ CLUSTERING: Final = Code(
     remedy="Nothing to do.",
     example="a Delta table with CLUSTER BY",
 )
+SHREDDED_VARIANTS: Final = Code(
+    name="shredded-variants",
+    severity=Severity.INFO,
+    to=_ICEBERG,
+    reason="Variants may be stored shredded, and the vectorized reader of Iceberg 1.12 stops on such files; the target switches it "
+    "off by `read.parquet.vectorization.enabled`.",
+    remedy="Set the property to true for readers that can; rows read more slowly without it.",
+    example="a Delta table with delta.enableVariantShredding",
+)
 TRANSACTIONS: Final = Code(
     name="transactions-recorded",
     severity=Severity.INFO,

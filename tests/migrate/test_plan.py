@@ -103,6 +103,14 @@ class TestSeverities:
         assert not made.refused
         assert (made.files, made.rows, made.shared_files, made.rewritten_files) == (1, 1, 1, 0)
 
+    def test_shredded_variants_are_not_read_by_vectors(self, tmp_path: Path, opened: Any) -> None:
+        columns = [{"name": "v", "type": "variant", "nullable": True, "metadata": {}}]
+        folder = write_log(tmp_path / "delta", schema=columns, features=["variantType", "variantShredding-preview"])
+        result = convert(opened(folder), to="iceberg", target=str(tmp_path / "target"))
+        assert "shredded-variants" in findings(result.plan)
+        metadata = json.loads(Path(result.target_metadata).read_text())
+        assert metadata["properties"]["read.parquet.vectorization.enabled"] == "false"
+
     def test_how_far_applications_have_written_is_recorded(self, tmp_path: Path, opened: Any) -> None:
         """The ones of deltaberg say from what table a target was made: they are no business of the next target."""
         apps = [{"txn": {"appId": name, "version": 7}} for name in ("stream", "deltaberg:iceberg:uuid")]
