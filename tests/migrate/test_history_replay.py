@@ -5,7 +5,8 @@ from __future__ import annotations
 import datetime as dt
 import json
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -278,6 +279,18 @@ class KillingStorage:
     def put_if_absent(self, location: str, data: bytes) -> None:
         self._write(self._real.put_if_absent, location, data)
 
+    @contextmanager
+    def create(self, location: str) -> Iterator[pa.NativeFile]:
+        if self.left < 0:
+            raise StorageError("the machine is gone", path=location)
+        self.left -= 1
+        if self.left < 0 and not self.done:
+            raise Killed
+        with self._real.create(location) as sink:
+            yield sink
+        if self.left < 0:
+            raise Killed
+
     def delete(self, location: str) -> None:
         if self.left < 0:
             raise StorageError("the machine is gone", path=location)
@@ -294,10 +307,19 @@ class FullDisk:
         return getattr(self._real, name)
 
     def _write(self, write: Callable[[str, bytes], None], location: str, data: bytes) -> None:
+        self._count(location)
+        write(location, data)
+
+    def _count(self, location: str) -> None:
         self.left -= 1
         if self.left == -1:
             raise StorageError("disk full", path=location)
-        write(location, data)
+
+    @contextmanager
+    def create(self, location: str) -> Iterator[pa.NativeFile]:
+        self._count(location)
+        with self._real.create(location) as sink:
+            yield sink
 
     def put(self, location: str, data: bytes) -> None:
         self._write(self._real.put, location, data)
@@ -498,6 +520,40 @@ class TestDeltaToIceberg:
         assert len({each.schema_id for each in snapshots}) == len(versions) - (len(versions) > 1)
         report = verify(opened(folder), opened(done.target), rows=True)
         assert report.equal, report.to_json()
+
+    @pytest.mark.parametrize("done", [False, True], ids=["before", "after"])
+    def test_is_whole_or_not_there_when_the_machine_dies(
+        self,
+        tmp_path: Path,
+        write_delta: Any,
+        delete_from_delta: Any,
+        opened: Any,
+        difference: Difference,
+        done: bool,
+    ) -> None:
+        """All snapshots become visible at once, so that a rerun begins anew or has nothing to do."""
+        folder, target = write_delta(people(0, 5)), tmp_path / "target"
+        write_delta(people(5, 3), folder)
+        delete_from_delta(folder, {0: [1]})
+        begun_anew = 0
+        for dies_at in range(100):
+            source = opened(folder, storage=KillingStorage(dies_at, done=done))
+            try:
+                replay(source, target, "iceberg")
+            except Killed:
+                pass
+            else:
+                break
+            again = replay(opened(folder), target, "iceberg")
+            begun_anew += not again.already_current
+            for version, snapshot_id in again.commits:
+                found = difference(iceberg_at(again.target_metadata, snapshot_id), delta_at(folder, version))
+                assert not found, f"write {dies_at}, version {version}: {found}"
+            assert verify(opened(folder), opened(target), rows=True).equal
+            assert replay(opened(folder), target, "iceberg").already_current
+            shutil.rmtree(target)
+        assert dies_at > 8
+        assert begun_anew >= dies_at - 2
 
     def test_nothing_is_left_where_a_write_fails(
         self, tmp_path: Path, write_delta: Any, delete_from_delta: Any, opened: Any
