@@ -37,8 +37,8 @@ class DeltaSurvey:
     """Sums over the files of a line's snapshots, every file counted once.
 
     footers: tells which facts a file has. tallies: by facts and spec id. empty_strings: source ids of partition
-    fields with the empty string as value. delete_keys: rows of equality delete files. deletes: counts of delete files by kind, and the rows that vectors take; where
-    the line has several snapshots, of all of them.
+    fields with the empty string as value. delete_keys: rows of equality delete files. deletes: counts of delete files
+    by kind, and the rows that vectors take; where the line has several snapshots, of all of them.
     """
 
     footers: FooterSurvey

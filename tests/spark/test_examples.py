@@ -6,12 +6,15 @@ import contextlib
 import importlib.util
 import io
 import json
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 import pytest
+
+from deltaberg.tables_file import read_tables
 
 EXAMPLES = Path(__file__).parent.parent.parent / "examples"
 NOTEBOOK = json.loads((EXAMPLES / "notebook.ipynb").read_text(encoding="utf-8"))
@@ -26,6 +29,17 @@ def shown(cell: dict[str, Any]) -> str | None:
     """The value of the last line, as the notebook shows it."""
     results = [output["data"]["text/plain"] for output in cell["outputs"] if output["output_type"] == "execute_result"]
     return "".join(results[0]) if results else None
+
+
+def test_the_list_of_tables_in_the_documentation_is_one() -> None:
+    text = (EXAMPLES.parent / "docs" / "spark.md").read_text(encoding="utf-8")
+    (listed,) = re.findall(r"```json\n(.*?)```", text, re.DOTALL)
+    names = [(each.name, each.to.value, each.verify) for each in read_tables(listed)]
+    assert names == [
+        ("s3://lake/sales/orders", "delta", "rows"),
+        ("visits", "delta", "rows"),
+        ("s3://lake/old/events", "iceberg", "none"),
+    ]
 
 
 def test_the_notebook_ran_from_top_to_bottom() -> None:
