@@ -135,8 +135,11 @@ def _sums(terms: Hashes, starts: npt.NDArray[np.int64], lengths: npt.NDArray[np.
 
 
 def _struct_hashes(values: pa.Array, kind: pa.DataType, key: HashKey) -> Hashes:
+    """Fields of the null type have no say: a table of the other format may be without them."""
     total = np.zeros(len(values), np.uint64)
     for place, child in enumerate(values.flatten()):
+        if pt.is_null(child.type):
+            continue
         name = zlib.crc32(kind.field(place).name.encode("utf-8", "surrogatepass"))
         total += _mix(_hashes(child, key) ^ np.uint64(name | 1 << 36), key)
     return _mix(total + _ONE, key)

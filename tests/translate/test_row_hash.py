@@ -45,6 +45,16 @@ def test_maps_ignore_and_lists_count_the_order() -> None:
     assert len(set(column_hashes(pa.array([[1, 2], [2, 1], [12], []], pa.list_(pa.int64()))).tolist())) == 4
 
 
+def test_fields_without_a_type_have_no_say_at_any_depth() -> None:
+    inner = pa.struct([("a", pa.int64())])
+    with_void = pa.struct([("n", pa.null()), ("a", pa.int64())])
+    values = [{"a": 1}, {"a": None}, None]
+    assert column_hashes(pa.array(values, inner)).tolist() == column_hashes(pa.array(values, with_void)).tolist()
+    lists = [[{"a": 1}, None], [], None]
+    left, right = (column_hashes(pa.array(lists, pa.list_(kind))).tolist() for kind in (inner, with_void))
+    assert left == right
+
+
 def test_a_null_differs_from_what_is_empty() -> None:
     for values, kind in (
         ([None, ""], pa.string()),
