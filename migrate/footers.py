@@ -201,7 +201,7 @@ class FooterSurvey:
         self.unreadable[location] = trouble
 
     def look_for(self, locations: Sequence[str]) -> None:
-        """See whether files of deletes are there: the first of a table, or all of them on request."""
+        """See whether files without a footer to read are there: the first of a table, or all of them on request."""
         unseen = [location for location in dict.fromkeys(locations) if location not in self._sought]
         if not self.deep:
             unseen = unseen[: max(0, self.one_by_one - len(self._sought))]
@@ -220,7 +220,7 @@ class FooterSurvey:
         rows = len(locations)
         result = np.full(rows, -1, dtype=np.int32)
         self._recall(locations, result)
-        self._other_formats(formats, result)
+        self._other_formats(locations, formats, result)
         budget = rows if self.deep else max(0, self.one_by_one - self._seen_one_by_one)
         unknown = np.flatnonzero(result < 0)
         one_by_one = unknown[:budget]
@@ -247,11 +247,13 @@ class FooterSurvey:
             values = np.fromiter(self._of_location.values(), np.int32, len(self._of_location))
             result[hit] = values[place.take(pa.array(hit)).to_numpy()]
 
-    def _other_formats(self, formats: pa.Array, result: Indices) -> None:
+    def _other_formats(self, locations: pa.Array, formats: pa.Array, result: Indices) -> None:
         for name in pc.unique(formats).to_pylist():
             if name != "parquet":
-                here = pc.equal(formats, name).to_numpy(zero_copy_only=False)
-                result[here] = self._interned(FileFacts(format=name))
+                here = pc.equal(formats, name)
+                result[here.to_numpy(zero_copy_only=False)] = self._interned(FileFacts(format=name))
+                these = locations.filter(here)
+                self.look_for((these if self.deep else these.slice(0, ONE_BY_ONE)).to_pylist())
 
     def _by_group(self, locations: pa.Array, groups: pa.Array, record_counts: pa.Array) -> Indices:
         encoded = groups.dictionary_encode()

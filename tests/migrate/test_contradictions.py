@@ -18,6 +18,7 @@ from deltaberg.iceberg.partition_spec import UNPARTITIONED
 from deltaberg.iceberg.schema import Schema
 from deltaberg.iceberg.types import LongType, NestedField
 from deltaberg.migrate.convert import convert
+from deltaberg.migrate.footers import ONE_BY_ONE
 from deltaberg.migrate.plan import Plan, plan
 from deltaberg.migrate.verify import verify
 from deltaberg.storage import open_storage
@@ -85,19 +86,18 @@ class TestRowCounts:
         words = "the metadata states 7 rows, the file has 2"
         assert_refused(place, "delta", tmp_path / "target", opened, "row-count-differs", words)
 
-    def test_of_a_file_that_is_not_sampled_are_compared_on_request(
-        self, tmp_path: Path, write_delta: Any, opened: Any, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
-        monkeypatch.setattr("deltaberg.migrate.footers.ONE_BY_ONE", 1)
+    def test_of_a_file_that_is_not_sampled_are_compared_on_request(self, write_delta: Any, opened: Any) -> None:
+        """Beyond the first files one of a commit stands for the others; the last of these is odd here."""
         folder = write_delta(pa.table({"id": [1]}))
         log = folder / "_delta_log" / f"{0:020}.json"
         lines = [json.loads(line) for line in log.read_text(encoding="utf-8").splitlines()]
-        (first,) = (line["add"] for line in lines if "add" in line)
-        for number, rows in enumerate([1, 1, 9]):
+        (first,) = (line.pop("add") for line in lines if "add" in line)
+        for number in range(ONE_BY_ONE + 2):
             path = f"part-{number:05}-{number}.parquet"
-            (folder / path).write_bytes((folder / first["path"]).read_bytes())
+            (folder / path).hardlink_to(folder / first["path"])
+            rows = 9 if number == ONE_BY_ONE + 1 else 1
             lines.append({"add": {**first, "path": path, "stats": json.dumps({"numRecords": rows})}})
-        log.write_text("".join(json.dumps(line) + "\n" for line in lines), encoding="utf-8")
+        log.write_text("".join(json.dumps(line) + "\n" for line in lines if line), encoding="utf-8")
         assert refusals(plan(opened(folder), to="iceberg")) == []
         assert refusals(plan(opened(folder), to="iceberg", options=DEEP)) == [("row-count-differs", 1)]
 
@@ -120,6 +120,12 @@ class TestFilesThatAreNotThere:
         commit.write_text("".join(json.dumps(line) + "\n" for line in lines), encoding="utf-8")
         next(folder.glob("*.parquet")).unlink()
         assert refusals(plan(opened(folder), to="iceberg")) == [("file-unreadable", 1)]
+
+    def test_a_data_file_of_another_format(self, tmp_path: Path, write_iceberg: Any, opened: Any) -> None:
+        place = write_iceberg([[1, 2], [3]], change=with_column("file_format", pa.array(["orc"])))
+        gone = next((tmp_path / "iceberg" / "data").glob("*.parquet"))
+        gone.unlink()
+        assert refusals(plan(opened(place), to="delta")) == [("file-unreadable", 1)]
 
     def test_a_data_file_that_is_damaged(self, tmp_path: Path, write_iceberg: Any, opened: Any) -> None:
         place = write_iceberg([[1, 2], [3]])
