@@ -43,7 +43,7 @@ from deltaberg.migrate.spark.work import (
 )
 
 HELD_KEYS: Final = 2_000_000
-"""Up to so many delete keys a task holds in memory (about 150 bytes each while they are sorted)."""
+"""Up to so many delete keys a task holds in memory (about 200 bytes each while they are sorted)."""
 
 LIST_ROWS: Final = 4_000_000
 LIST_FILES: Final = 1024

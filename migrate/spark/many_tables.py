@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -15,7 +16,7 @@ from deltaberg.migrate.source import Source, TableFormat, open_source
 from deltaberg.migrate.spark.session import spark_session
 from deltaberg.migrate.spark.shipping import ship_package
 from deltaberg.migrate.spark.verify_rows import spark_rows_check
-from deltaberg.migrate.spark.work import SparkWork
+from deltaberg.migrate.spark.work import SparkWork, cancel_jobs
 from deltaberg.migrate.verify import VerifyReport, verify
 from deltaberg.storage import open_storage
 from deltaberg.translate.options import ConvertOptions
@@ -24,11 +25,12 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 Verification = Literal["none", "metadata", "rows"]
-Status = Literal["converted", "current", "differs", "refused", "conflict", "failed", "cancelled"]
+Status = Literal["converted", "current", "differs", "refused", "conflict", "failed"]
 
 AT_ONCE: Final = 4
 """So many tables are worked on at a time; their Spark jobs share the cluster."""
 
+_CANCEL_SECONDS: Final = 0.5
 _STATUS_OF_CODE: Final[Mapping[int, Status]] = {
     UsageError.exit_code: "refused",
     Unsupported.exit_code: "refused",
@@ -173,7 +175,8 @@ def convert_many(
 
     session: None: the active one or a new one. on_done: told of each table when it is done, by this thread.
     Raises UsageError where two requests have the same target or name, EngineUnavailable where there is no Spark.
-    An interruption is passed on once the tables in work are stopped; those not begun yet are left.
+    An interruption is passed on once the tables in work are stopped, their Spark jobs cancelled and what they wrote taken
+    back; those not begun yet are left.
     """
     check_requests(requests)
     if at_once < 1:
@@ -184,12 +187,22 @@ def convert_many(
     # Once for all, before threads ask for it.
     ship_package(session)
     work = _Tables(session)
-    pool = ThreadPoolExecutor(max_workers=at_once, thread_name_prefix="deltaberg-table")
+    threads: set[int] = set()
+    pool = ThreadPoolExecutor(
+        max_workers=at_once,
+        thread_name_prefix="deltaberg-table",
+        initializer=lambda: threads.add(threading.get_ident()),
+    )
+    futures: dict[Future[TableOutcome], int] = {}
     try:
         futures = {pool.submit(work.convert, request): place for place, request in enumerate(requests)}
         outcomes = _gather(futures, requests, on_done)
     except BaseException:
         pool.shutdown(wait=False, cancel_futures=True)
+        # A table between two jobs begins the next one before it is stopped.
+        while running := [future for future in futures if not future.done()]:
+            cancel_jobs(threads)
+            wait(running, timeout=_CANCEL_SECONDS)
         raise
     pool.shutdown()
     return ManyTables(tables=tuple(outcomes[place] for place in range(len(requests))))

@@ -40,7 +40,7 @@ TASK_FILES: Final = 1024
 """What one task reads: files of so many bytes together, at most so many files."""
 
 _WAVE_TASKS: Final = 256
-"""So many results and units the driver holds at a time."""
+"""So many results and units the driver holds at a time, or a few for each core of the cluster."""
 
 _BUCKETS: Final = 1 << 14
 _COLLECTED_ROWS: Final = 1 << 22
@@ -153,7 +153,7 @@ class _Side:
     def add_up(self) -> None:
         """Read everything once."""
         found: list[FileArrays] = []
-        for units in _waves(self._units(), _WAVE_TASKS):
+        for units in _waves(self._units(), self._wave()):
             done = self._run(self.tasks.sums, units, "rows added up")
             for unit, each in zip(units, done, strict=True):
                 locations = [file_locations(self.tasks.source, files) for files in _read(unit)]
@@ -164,7 +164,7 @@ class _Side:
 
     def bucket_sums(self, chosen: Chosen) -> tuple[npt.NDArray[np.int64], Hashes]:
         counts, sums = np.zeros(_BUCKETS, np.int64), np.zeros(_BUCKETS, np.uint64)
-        for units in _waves(self._units(chosen), _WAVE_TASKS):
+        for units in _waves(self._units(chosen), self._wave()):
             for each in self._run(self.tasks.buckets, units, "differing rows looked for"):
                 counts += each.result[0]
                 sums += each.result[1]
@@ -172,7 +172,7 @@ class _Side:
 
     def row_hashes(self, chosen: Chosen, buckets: npt.NDArray[np.bool_]) -> Hashes:
         found = [np.zeros(0, np.uint64)]
-        for units in _waves(self._units(chosen), _WAVE_TASKS):
+        for units in _waves(self._units(chosen), self._wave()):
             done = self._run(self.tasks.row_hashes, [(unit, buckets) for unit in units], "differing rows looked for")
             found += [each.result for each in done]
         result = np.concatenate(found)
@@ -190,6 +190,10 @@ class _Side:
             if len(shown) >= SHOWN_ROWS:
                 break
         return shown[:SHOWN_ROWS]
+
+    def _wave(self) -> int:
+        """Enough tasks for every core of a large cluster, few enough for the driver."""
+        return max(_WAVE_TASKS, 4 * parallelism(self.work.session))
 
     def _run(self, task: Callable[[Any, Attempt], Any], units: Sequence[Any], what: str) -> list[Done[Any]]:
         return self.work.run(

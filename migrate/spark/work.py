@@ -10,10 +10,11 @@ into the names of the files that it writes, and only the results of the attempts
 
 from __future__ import annotations
 
+import gc
 import pickle
 import threading
 import uuid
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
@@ -33,6 +34,8 @@ TaskProgress = Callable[[int, int], None]
 """Called with (finished tasks, all tasks) while a job runs."""
 
 _POLL_SECONDS = 0.2
+_SENT_WITH_THE_WORK = 4 << 20
+"""Bytes of units that are sent to every task, which takes its own; more are dealt out by a shuffle."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -74,19 +77,29 @@ class SparkWork:
         """
         if not units:
             return []
-        spread = self.frame(units).mapInArrow(_in_tasks(work), RESULT_COLUMNS)
+        payloads = [pickle.dumps(unit) for unit in units]
+        if sum(map(len, payloads)) <= _SENT_WITH_THE_WORK:
+            # One number for each partition, and no shuffle: it would take longer than many a job.
+            self._ship()
+            numbers = self.session.range(0, len(units), 1, len(units))
+            spread = numbers.mapInArrow(_in_tasks_of(work, payloads), RESULT_COLUMNS)
+        else:
+            spread = self.frame(units).mapInArrow(_in_tasks(work), RESULT_COLUMNS)
         collected = _Job(self.session, spread, description).collect(len(units), progress)
         return _accepted(collected, len(units))
 
     def frame(self, units: Sequence[Unit]) -> DataFrame:
         """Units as a frame, for jobs that do more than one thing to them: ``units_in`` reads them in a task of their own."""
-        if not self._shipped:
-            ship_package(self.session)
-            self._shipped = True
+        self._ship()
         rows = [(number, pickle.dumps(unit)) for number, unit in enumerate(units)]
         frame = self.session.createDataFrame(rows, "unit long, payload binary", verifySchema=False)
         # One row for each partition: as many ranges as there are numbers.
         return frame.repartitionByRange(max(1, len(rows)), "unit")
+
+    def _ship(self) -> None:
+        if not self._shipped:
+            ship_package(self.session)
+            self._shipped = True
 
     def collect(self, frame: DataFrame, *, description: str, progress: TaskProgress | None = None) -> list[Any]:
         """The results (``result_batch``) in a frame, in no order. Raises like ``run``."""
@@ -110,8 +123,20 @@ def _in_tasks(
     return task
 
 
+def _in_tasks_of(
+    work: Callable[[Unit, Attempt], Result], payloads: Sequence[bytes]
+) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+    def task(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        numbers = (number for batch in batches for number in batch.column(0).to_pylist())
+        units = (pa.record_batch([[number], [payloads[number]]], names=["unit", "payload"]) for number in numbers)
+        return run_batches(work, units)
+
+    return task
+
+
 def run_batches(work: Callable[[Unit, Attempt], Result], batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     """What a task does: units in, results out. An error of the package is a result too, so that Spark does not retry it."""
+    _settle()
     for number, unit in units_in(batches):
         attempt = Attempt(unit=number, name=f"{number:06d}-{uuid.uuid4().hex}")
         try:
@@ -119,6 +144,12 @@ def run_batches(work: Callable[[Unit, Attempt], Result], batches: Iterable[pa.Re
         except DeltabergError as error:
             result = failure_batch(failure_bytes(error), attempt)
         yield result
+
+
+def _settle() -> None:
+    """PySpark collects garbage after every task: modules, which never are any, need not be looked through each time."""
+    if not gc.get_freeze_count():
+        gc.freeze()
 
 
 def units_in(batches: Iterable[pa.RecordBatch]) -> Iterator[tuple[int, Any]]:
@@ -183,6 +214,13 @@ def _result(failed: bool, payload: bytes) -> Any:
     return value
 
 
+def cancel_jobs(threads: Collection[int]) -> None:
+    """Stop the jobs that some threads (by ident) wait for; there they raise EngineFailed."""
+    for job, thread in list(_running.items()):
+        if thread in threads:
+            job.cancel()
+
+
 class _Job:
     """One action of a session, watched from this thread while another one waits for it."""
 
@@ -195,15 +233,18 @@ class _Job:
     def collect(self, count: int, progress: TaskProgress | None) -> list[tuple[int, str, bool, bytes]]:
         thread = threading.Thread(target=self._collect, name=self._group, daemon=True)
         thread.start()
+        _running[self] = threading.get_ident()
         try:
             while thread.is_alive():
                 thread.join(_POLL_SECONDS)
                 if progress is not None:
                     progress(min(self._finished_tasks(), count), count)
         except BaseException:
-            self._cancel()
+            self.cancel()
             thread.join(60)
             raise
+        finally:
+            del _running[self]
         if self._error is not None:
             raise EngineFailed(f"Spark gave the job up ({self._description}): {reason(self._error)}") from self._error
         return self._rows
@@ -231,9 +272,13 @@ class _Job:
             done = max(done, 0 if stage is None else int(stage.numCompletedTasks))
         return done
 
-    def _cancel(self) -> None:
+    def cancel(self) -> None:
         with suppress(*spark_errors()):
             if is_connect(self._session):
                 self._session.interruptTag(self._group)
             else:
                 self._session.sparkContext.cancelJobGroup(self._group)
+
+
+_running: dict[_Job, int] = {}
+"""Jobs, and the threads that wait for them."""

@@ -175,6 +175,35 @@ def test_an_interruption_leaves_the_tables_that_have_not_begun(without_spark: py
     assert len(begun) < 500
 
 
+def test_an_interruption_stops_the_tables_in_work_and_waits_for_them(without_spark: pytest.MonkeyPatch) -> None:
+    """The second table waits for a job that nothing but its cancellation ends."""
+    ended, cancelled = list[str](), threading.Event()
+    begun = threading.Event()
+
+    def convert(self: Any, request: TableRequest) -> TableOutcome:
+        if request.name == "b":
+            begun.set()
+            assert cancelled.wait(60)
+            ended.append(threading.current_thread().name)
+        else:
+            assert begun.wait(60)
+        return outcome(request.name, 0, status="converted")
+
+    def cancel(threads: set[int]) -> None:
+        assert threads
+        assert threading.get_ident() not in threads
+        cancelled.set()
+
+    def interrupt(_: TableOutcome) -> None:
+        raise KeyboardInterrupt
+
+    without_spark.setattr(many_tables._Tables, "convert", convert)
+    without_spark.setattr(many_tables, "cancel_jobs", cancel)
+    with pytest.raises(KeyboardInterrupt):
+        convert_many(None, requests("a", "b", "c"), at_once=2, on_done=interrupt)
+    assert len(ended) == 1
+
+
 @pytest.mark.parametrize(
     ("made", "message"),
     [

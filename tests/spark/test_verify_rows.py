@@ -19,10 +19,12 @@ from deltaberg.iceberg.types import DoubleType, LongType, NestedField, StringTyp
 from deltaberg.migrate.convert import convert
 from deltaberg.migrate.spark import verify_rows
 from deltaberg.migrate.spark.verify_rows import spark_rows_check
+from deltaberg.migrate.spark.work import SparkWork
 from deltaberg.migrate.verify import VerifyReport, verify
 from deltaberg.migrate.verify_tables import ChosenOptions
 from deltaberg.storage import open_storage
 from deltaberg.translate.options import ConvertOptions
+from deltaberg.translate.row_hash import HashKey
 
 ID = NestedField(field_id=1, name="id", required=False, type=LongType())
 NUMBER = NestedField(field_id=2, name="x", required=False, type=DoubleType())
@@ -35,7 +37,7 @@ def in_tasks(monkeypatch: pytest.MonkeyPatch, in_this_process: Any) -> Any:
     """Tasks of two files, two tasks at a time."""
     monkeypatch.setattr(verify_rows, "parallelism", lambda _: 1)
     monkeypatch.setattr(verify_rows, "TASK_FILES", 2)
-    monkeypatch.setattr(verify_rows, "_WAVE_TASKS", 2)
+    monkeypatch.setattr(verify_rows, "_WAVE_TASKS", 4)
     return in_this_process
 
 
@@ -174,6 +176,39 @@ def test_a_mapped_type_is_compared_as_the_target_has_it(
     assert both(opened(root), opened(done.target), in_tasks).equal
 
 
+def test_sums_that_agree_under_one_key_are_not_enough(
+    pair: Any, in_tasks: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With the base 1 anagrams have one hash."""
+    source, target = pair([rows((1, 1.0, "ab"))], [rows((1, 1.0, "ba"))])
+    keys = [HashKey(salt=5, base=1), HashKey(salt=7, base=0x9E3779B97F4A7C15)]
+    for order in (keys, keys[::-1]):
+        drawn = iter(order)
+        monkeypatch.setattr(verify_rows, "_new_key", lambda drawn=drawn: next(drawn))
+        assert row_differences(both(source, target, in_tasks))[0] == "the values of s differ"
+
+
+def test_every_comparison_has_keys_of_its_own() -> None:
+    keys = [verify_rows._new_key() for _ in range(50)]
+    assert len(set(keys)) == len(keys)
+    assert all(key.base % 2 for key in keys)
+
+
+def test_the_command_compares_in_spark(
+    pair: Any, spark: Any, command: Any, write_delta: Any, opened: Any, tmp_path: Path
+) -> None:
+    source, target = pair(MANY, MANY[::-1])
+    assert both(source, target, SparkWork(spark)).to_json()["checks"][-1]["equal"] is True
+    write_delta(rows((9, 9.0, "nine")), tmp_path / "delta")
+    local, cluster = (
+        command("verify", source.location, target.location, "--rows", "--json", "--engine", engine)
+        for engine in ("local", "spark")
+    )
+    assert (local.code, cluster.code) == (4, 4)
+    assert cluster.document == local.document
+    assert "only in the target: {'id': 9" in cluster.out
+
+
 @pytest.fixture
 def shared_files(tmp_path: Path, write_iceberg_file: Any, opened: Any) -> tuple[Path, Any]:
     """A partitioned Iceberg table of eight files and the Delta table over the same files."""
@@ -206,9 +241,9 @@ def test_only_the_files_that_differ_are_read_again(
     }
     assert "16 rows in the source and 15 in the target" in row_differences(report)
     assert len(row_differences(report)) == 2
-    # Twice 8 files by two in waves of two tasks; then one file of each table, three times of the source and twice
+    # Twice 8 files by two in a wave of four tasks; then one file of each table, three times of the source and twice
     # of the target, of which no row is missing in the source.
-    assert in_tasks.units == [2, 2, 2, 2, 1, 1, 1, 1, 1]
+    assert in_tasks.units == [4, 4, 1, 1, 1, 1, 1]
 
 
 def test_a_corrupt_file_is_named(shared_files: tuple[Path, Any], opened: Any, in_tasks: Any) -> None:
