@@ -3,21 +3,36 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+import pyarrow as pa
 import pytest
 
-from deltaberg.errors import DeltabergError
+from deltaberg.delta.checkpoint import checkpoint_snapshot
+from deltaberg.delta.create_in_parts import TableInParts
+from deltaberg.delta.deletion_vector import DeletionVectorDescriptor, read_blobs
+from deltaberg.delta.table import DeltaTable
+from deltaberg.errors import Conflict, DeltabergError, EngineFailed, UsageError
 from deltaberg.iceberg.live_files import data_files, delete_files
+from deltaberg.iceberg.schema import Schema
+from deltaberg.iceberg.types import LongType, NestedField
 from deltaberg.migrate import convert as conversion
 from deltaberg.migrate.convert import ConvertResult, convert
 from deltaberg.migrate.engine import LocalEngine, PartsOfSource
+from deltaberg.migrate.file_count import stated_files
+from deltaberg.migrate.plan import prepare
+from deltaberg.migrate.recording_storage import RecordingStorage
 from deltaberg.migrate.source import DeltaSource, IcebergSource, Source, open_source
 from deltaberg.migrate.spark.distribution import PartSettings, distributed
+from deltaberg.migrate.spark.job_files import JobFiles
+from deltaberg.migrate.spark.staging import Inline, Staging, any_repeated
 from deltaberg.storage import open_storage
 from deltaberg.translate.options import ConvertOptions
+from tests.independent_readers import delta_rs, duckdb_delta
 
 CLOCK_MS = 1_700_000_000_000
 CORPUS = Path(__file__).resolve().parents[3] / "shared" / "corpus"
@@ -100,8 +115,6 @@ def _of_delta(table: DeltaSource) -> list[dict[str, Any]]:
             row["default_row_commit_version"] = None
         vector = row["deletion_vector"]
         if vector is not None:
-            from deltaberg.delta.deletion_vector import DeletionVectorDescriptor, read_blobs
-
             described = DeletionVectorDescriptor(**vector)
             row["deletion_vector"] = [
                 bytes(blob) for blob in read_blobs(table.storage, table.snapshot.table_root, [described])
@@ -146,3 +159,292 @@ def test_an_iceberg_table_of_the_corpus_becomes_the_same_delta_table(name: str, 
     found = both(source, "delta")
     if not isinstance(found, str):
         same(found)
+
+
+class Broken(BaseException):
+    """The process ends here."""
+
+
+class Failing:
+    """Does what ``work`` does, but for the run and unit at which it fails."""
+
+    session: Any = None
+
+    def __init__(self, work: Any, run: int, error: BaseException, *, after: int = 1) -> None:
+        self.work, self.error, self.left, self.after = work, error, run, after
+
+    def run(self, work: Any, units: Any, **options: Any) -> Any:
+        if self.left == 0:
+            self.work.run(work, units[: self.after], **options)
+            raise self.error
+        self.left -= 1
+        return self.work.run(work, units, **options)
+
+
+@pytest.fixture
+def delta_source(write_delta: Any, delete_from_delta: Any) -> Path:
+    """Seven files in two partitions, rows deleted from two, a checkpoint and commits after it."""
+    for number in range(5):
+        ids = pa.array([number * 10 + each for each in range(4)], pa.int64())
+        folder = write_delta(pa.table({"id": ids, "p": [f"p{number % 2}"] * 4}), partition_by=["p"])
+    delete_from_delta(folder, {0: [1, 2]})
+    checkpoint_snapshot(DeltaTable.open(str(folder), open_storage()).snapshot(), now_ms=0)
+    for number in range(5, 7):
+        ids = pa.array([number * 10 + each for each in range(4)], pa.int64())
+        write_delta(pa.table({"id": ids, "p": ["p1"] * 4}), partition_by=["p"])
+    delete_from_delta(folder, {1: [0]})
+    assert isinstance(folder, Path)
+    return folder
+
+
+@pytest.fixture
+def iceberg_source(stored_table: Any, tmp_path: Path) -> Callable[..., IcebergSource]:
+    """``iceberg_source(version=3)``: four files, rows deleted by every kind of delete that the version has."""
+
+    def make(version: int = 3) -> IcebergSource:
+        schema = Schema(schema_id=0, fields=(NestedField(field_id=1, name="id", required=False, type=LongType()),))
+        stored = stored_table(tmp_path / "source", schema, version=version)
+        paths = [stored.data(pa.table({"id": pa.array([4 * n + i for i in range(4)], pa.int64())})) for n in range(4)]
+        if version >= 3:
+            stored.vector(paths[0], [1, 2], sequence_number=2)
+        else:
+            stored.position_deletes([(paths[0], 1), (paths[0], 2)], sequence_number=2)
+        stored.equality_deletes(pa.table({"id": pa.array([9], pa.int64())}), [1], sequence_number=3)
+        table = stored.open()
+        return IcebergSource(
+            table=table,
+            snapshot=table.metadata.current_snapshot,
+            schema=schema,
+            ref=None,
+            storage=table.storage,
+            location=table.location,
+        )
+
+    return make
+
+
+def ids_in(found: pa.Table) -> list[int]:
+    return sorted(found["id"].to_pylist())
+
+
+DELTA_IDS = sorted({number * 10 + each for number in range(7) for each in range(4)})
+
+
+def test_all_kinds_of_parts_of_a_log_make_the_same_table(delta_source: Path, both: Any, iceberg_rows: Any) -> None:
+    found = both(open_source(str(delta_source), open_storage()), "iceberg")
+    same(found)
+    rows = [iceberg_rows(each.target_metadata).sort_by("id") for each in found]
+    assert rows[0] == rows[1]
+    assert len(rows[0]) == len(DELTA_IDS) - 3
+
+
+@pytest.mark.parametrize("version", [2, 3])
+def test_all_kinds_of_deletes_make_the_same_table(version: int, iceberg_source: Any, both: Any) -> None:
+    found = both(iceberg_source(version), "delta")
+    same(found)
+    wanted = [each for each in range(16) if each not in {1, 2, 9}]
+    for done in found:
+        for reader in (delta_rs, duckdb_delta):
+            assert ids_in(reader(done.target, None)) == wanted
+
+
+@pytest.mark.parametrize("version", [1, 2])
+def test_deletes_in_older_formats_make_the_same_table(version: int, delta_source: Path, both: Any) -> None:
+    found = both(open_source(str(delta_source), open_storage()), "iceberg", format_version=version)
+    if version == 1:
+        assert "deletes-need-version-2" in found
+    else:
+        same(found)
+
+
+@pytest.mark.parametrize("run", [0, 1])
+@pytest.mark.parametrize("to", ["iceberg", "delta"])
+def test_what_fails_in_tasks_leaves_nothing_and_can_be_run_again(
+    to: str, run: int, delta_source: Path, iceberg_source: Any, in_this_process: Any, monkeypatch: Any, tmp_path: Path
+) -> None:
+    source = open_source(str(delta_source), open_storage()) if to == "iceberg" else iceberg_source()
+    target = tmp_path / "target"
+    failing = Failing(in_this_process, run, EngineFailed("Spark gave the job up"))
+    monkeypatch.setattr(conversion, "engine_of", lambda *_: InParts(failing))
+    with pytest.raises(EngineFailed, match="gave the job up"):
+        convert(source, to=to, target=str(target), clock_ms=CLOCK_MS)
+    assert [path for path in target.rglob("*") if path.is_file()] == []
+    monkeypatch.setattr(conversion, "engine_of", lambda *_: InParts(in_this_process))
+    done = convert(source, to=to, target=str(target), clock_ms=CLOCK_MS)
+    assert not done.already_current
+    assert done.files == (7 if to == "iceberg" else 4)
+
+
+@pytest.mark.parametrize("run", [0, 1])
+@pytest.mark.parametrize("again", ["local", "parts"])
+@pytest.mark.parametrize("to", ["iceberg", "delta"])
+def test_a_driver_that_dies_shows_nothing_and_any_engine_takes_up_its_work(
+    to: str,
+    again: str,
+    run: int,
+    delta_source: Path,
+    iceberg_source: Any,
+    in_this_process: Any,
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+) -> None:
+    source = open_source(str(delta_source), open_storage()) if to == "iceberg" else iceberg_source()
+    target = tmp_path / "target"
+    with monkeypatch.context() as patched:
+        # Nobody cleans up in a process that is gone.
+        patched.setattr(conversion, "engine_of", lambda *_: InParts(Failing(in_this_process, run, Broken())))
+        patched.setattr(RecordingStorage, "discard", lambda *_: None)
+        patched.setattr(Staging, "clear", lambda *_: None)
+        patched.setattr(JobFiles, "__exit__", lambda *_: None)
+        patched.setattr(TableInParts, "abandon", lambda *_: None)
+        patched.setattr("deltaberg.migrate.spark.iceberg_parts._delete_below", lambda *_: None)
+        with pytest.raises(Broken):
+            convert(source, to=to, target=str(target), clock_ms=CLOCK_MS)
+    with pytest.raises(DeltabergError):
+        open_source(str(target), open_storage())
+    engine = InParts(in_this_process) if again == "parts" else LocalEngine()
+    monkeypatch.setattr(conversion, "engine_of", lambda *_: engine)
+    done = convert(source, to=to, target=str(target), clock_ms=CLOCK_MS)
+    assert done.files == (7 if to == "iceberg" else 4)
+    left = {path.name for path in target.rglob("*") if path.is_file() and "staging-" in str(path)}
+    assert left == set()
+    if to == "delta":
+        reader = delta_rs(done.target, None)
+        assert len(reader) == 13
+        named = {row["deletion_vector"]["path_or_inline_dv"][:-20] for row in _raw_adds(done) if row["deletion_vector"]}
+        folders = {str(path.parent.relative_to(target)) for path in target.rglob("*.bin")}
+        assert folders == named
+
+
+def _raw_adds(done: ConvertResult) -> list[dict[str, Any]]:
+    table = open_source(done.target, open_storage())
+    assert isinstance(table, DeltaSource)
+    return [row for batch in table.snapshot.add_files() for row in batch.to_pylist(maps_as_pydicts="lossy")]
+
+
+def test_a_running_conversion_keeps_others_out(
+    iceberg_source: Any, in_this_process: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    source, target = iceberg_source(), tmp_path / "target"
+    refused: list[str] = []
+
+    class Meddling(Failing):
+        def run(self, work: Any, units: Any, **options: Any) -> Any:
+            if self.left == 0:
+                with pytest.raises(Conflict) as caught:
+                    convert(source, to="delta", target=str(target), options=ConvertOptions(column_mapping="name"))
+                refused.append(str(caught.value))
+            self.left -= 1
+            return self.work.run(work, units, **options)
+
+    engines = iter([InParts(Meddling(in_this_process, 1, Broken())), LocalEngine()])
+    monkeypatch.setattr(conversion, "engine_of", lambda *_: next(engines))
+    done = convert(source, to="delta", target=str(target), clock_ms=CLOCK_MS)
+    assert "says that another conversion began one" in refused[0]
+    assert ids_in(delta_rs(done.target, None)) == [each for each in range(16) if each not in {1, 2, 9}]
+
+
+def test_a_second_run_finds_the_table_current(
+    iceberg_source: Any, in_this_process: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    source, target = iceberg_source(), tmp_path / "target"
+    monkeypatch.setattr(conversion, "engine_of", lambda *_: InParts(in_this_process))
+    first = convert(source, to="delta", target=str(target), clock_ms=CLOCK_MS)
+    assert first.commits == ((1, 1),)
+    assert first.target_metadata.endswith("/00000000000000000001.json")
+    assert convert(source, to="delta", target=str(target), clock_ms=CLOCK_MS).already_current
+    monkeypatch.setattr(conversion, "engine_of", lambda *_: LocalEngine())
+    assert convert(source, to="delta", target=str(target), clock_ms=CLOCK_MS).already_current
+
+
+def test_a_path_that_two_parts_list_is_refused(
+    stored_table: Any, in_this_process: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    schema = Schema(schema_id=0, fields=(NestedField(field_id=1, name="id", required=False, type=LongType()),))
+    stored = stored_table(tmp_path / "source", schema, version=2)
+    path = stored.data(pa.table({"id": pa.array([1], pa.int64())}))
+    stored.entries.append(stored.entries[0])
+    assert path
+    table = stored.open()
+    source = IcebergSource(
+        table=table,
+        snapshot=table.metadata.current_snapshot,
+        schema=schema,
+        ref=None,
+        storage=table.storage,
+        location="t",
+    )
+    for engine, message in (
+        (LocalEngine(), "Cannot add a file twice"),
+        (InParts(in_this_process), "lists a data file twice"),
+    ):
+        monkeypatch.setattr(conversion, "engine_of", lambda *_, engine=engine: engine)
+        with pytest.raises(DeltabergError, match=message):
+            convert(source, to="delta", target=str(tmp_path / "target"), clock_ms=CLOCK_MS)
+        assert not list((tmp_path / "target").rglob("*.json"))
+
+
+def test_the_plan_writes_nothing_and_says_the_same(
+    delta_source: Path, iceberg_source: Any, in_this_process: Any, tmp_path: Path
+) -> None:
+    for source, to in ((open_source(str(delta_source), open_storage()), "iceberg"), (iceberg_source(), "delta")):
+        before = sorted(path for path in tmp_path.rglob("*"))
+        with InParts(in_this_process).parts_of(source, ConvertOptions(), target=None, progress=None) as parts:
+            made = prepare(source, to=to, parts=parts).plan
+        assert made == prepare(source, to=to).plan
+        assert sorted(path for path in tmp_path.rglob("*")) == before
+
+
+def test_few_files_and_whole_histories_are_not_distributed(delta_source: Path, in_this_process: Any) -> None:
+    source = open_source(str(delta_source), open_storage())
+    # One that got a vector after the checkpoint stands in both.
+    assert stated_files(source) == 8
+    for settings, options in (
+        (PartSettings(distribute_from=9), ConvertOptions()),
+        (PartSettings(distribute_from=0), ConvertOptions(history="all")),
+    ):
+        with distributed(
+            in_this_process, source, options, settings=settings, target=None, progress=lambda *_: None
+        ) as parts:
+            assert parts is None
+    with distributed(
+        in_this_process,
+        source,
+        ConvertOptions(),
+        settings=PartSettings(distribute_from=8),
+        target=None,
+        progress=lambda *_: None,
+    ) as parts:
+        assert parts is not None
+
+
+def test_repeated_fingerprints_are_found_whatever_part_and_shard_they_are_in(tmp_path: Path) -> None:
+    storage = open_storage()
+    numbers = np.sort(np.random.default_rng(1).integers(0, 2**64, 1000, dtype=np.uint64, endpoint=False))
+    assert len(np.unique(numbers)) == 1000
+    for staging in (Staging.below(storage, str(tmp_path)), Inline.of(storage)):
+        apart = [staging.put_paths(f"a{shard}", numbers[shard::3]) for shard in range(3)]
+        again = staging.put_paths("b", numbers[500:501])
+        for at_a_time in (10, 1 << 25):
+            assert not any_repeated(storage, apart, at_a_time=at_a_time)
+            assert any_repeated(storage, [*apart, again], at_a_time=at_a_time)
+
+
+def test_in_spark_tasks_as_in_this_process(
+    delta_source: Path, iceberg_source: Any, spark: Any, tmp_path: Path, iceberg_rows: Any
+) -> None:
+    spark.conf.set("spark.deltaberg.distributeFrom", "0")
+    spark.conf.set("spark.deltaberg.filesPerPart", "2")
+    try:
+        for source, to in ((open_source(str(delta_source), open_storage()), "iceberg"), (iceberg_source(), "delta")):
+            local = convert(source, to=to, target=str(tmp_path / "local" / to), clock_ms=CLOCK_MS)
+            parts = convert(source, to=to, target=str(tmp_path / "parts" / to), clock_ms=CLOCK_MS, session=spark)
+            assert entries(parts) == entries(local)
+            assert not list(Path(parts.target).rglob("*staging-*"))
+        assert parts.commits[0][1] == 1
+        spark.conf.set("spark.deltaberg.filesPerPart", "none")
+        with pytest.raises(UsageError, match="filesPerPart=none: expected a whole number"):
+            convert(source, to=to, target=str(tmp_path / "other"), session=spark)
+    finally:
+        spark.conf.unset("spark.deltaberg.distributeFrom")
+        spark.conf.unset("spark.deltaberg.filesPerPart")
