@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import os
 import sys
+import threading
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from deltaberg.errors import EngineFailed
 from deltaberg.iceberg.errors import CorruptMetadata
-from deltaberg.migrate.spark.work import Attempt, SparkWork
+from deltaberg.migrate.spark.work import Attempt, SparkWork, cancel_jobs
 from deltaberg.storage import NotFound
 
 
@@ -79,3 +82,38 @@ def test_progress_ends_with_all_tasks_or_before(spark: Any) -> None:
     assert told
     assert all(0 <= done <= count == 4 for done, count in told)
     assert told == sorted(told)
+
+
+def wait_for_a_writer(unit: tuple[str, str], attempt: Attempt) -> None:
+    """Says that it has begun, then waits for a pipe that nobody writes to."""
+    begun, never = unit
+    Path(begun).write_text("begun", encoding="utf-8")
+    Path(never).read_text(encoding="utf-8")
+
+
+def test_a_job_is_cancelled_from_another_thread_and_no_other_job_is(spark: Any, tmp_path: Path) -> None:
+    pipes = {name: (str(tmp_path / f"{name}-begun"), str(tmp_path / f"{name}-never")) for name in ("one", "other")}
+    for pipe in (pipe for pair in pipes.values() for pipe in pair):
+        os.mkfifo(pipe)
+    ended: dict[str, BaseException | None] = {}
+
+    def run(name: str) -> None:
+        try:
+            SparkWork(spark).run(wait_for_a_writer, [pipes[name]], description=name)
+        except EngineFailed as error:
+            ended[name] = error
+        else:
+            ended[name] = None
+
+    threads = {name: threading.Thread(target=run, args=(name,), daemon=True) for name in pipes}
+    for name, thread in threads.items():
+        thread.start()
+        assert Path(pipes[name][0]).read_text(encoding="utf-8") == "begun"
+    cancel_jobs({threads["one"].ident or 0})
+    threads["one"].join(120)
+    assert isinstance(ended["one"], EngineFailed)
+    assert "cancel" in str(ended["one"])
+    assert threads["other"].is_alive()
+    Path(pipes["other"][1]).write_text("go on", encoding="utf-8")
+    threads["other"].join(120)
+    assert ended["other"] is None
