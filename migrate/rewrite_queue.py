@@ -9,11 +9,16 @@ from typing import Final, Protocol
 import pyarrow as pa
 
 from deltaberg.bitmap import PositionBitmap
+from deltaberg.datafile import ReadField
 from deltaberg.datafile.parquet_writer import WrittenFiles
-from deltaberg.migrate.rewrite import NO_DELETES, FileRewrite, RewriteRunner, RewriteUnit, file_sizes
+from deltaberg.migrate.rewrite import NEEDED_COLUMNS, NO_DELETES, FileRewrite, RewriteRunner, RewriteUnit, file_sizes
 
 _GROUPS_IN_A_WAVE: Final = 256
-_FILES_IN_A_WAVE: Final = 100_000
+_METRICS_IN_A_WAVE: Final = 200_000
+"""Counts and bounds, of a leaf of a file each, that come back from one wave at most: some hundred megabytes."""
+
+_KEPT: Final = NEEDED_COLUMNS | {"snapshot_id", "sort_order_id"}
+"""What of DATA_FILE_SCHEMA or ADD_SCHEMA waits with a file; statistics are the writer's, and large."""
 
 
 class UnitRewriter(FileRewrite, Protocol):
@@ -33,7 +38,10 @@ class Rewrites(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rewritten:
-    """Source files, all of one spec and partition, and the files that stand in the target for them."""
+    """Source files, all of one spec and partition, and the files that stand in the target for them.
+
+    sources: without statistics.
+    """
 
     sources: pa.RecordBatch
     written: WrittenFiles
@@ -52,6 +60,7 @@ class RewriteQueue:
         self._target_size = rewriter.target.target_size
         wave = rewriter.runner.wave_bytes
         self._wave_bytes = wave if self._target_size is None else max(wave, _GROUPS_IN_A_WAVE * self._target_size)
+        self._wave_files = max(1, _METRICS_IN_A_WAVE // sum(map(_leaves, rewriter.target.fields)))
         self._waiting: list[RewriteUnit] = []
         self._bytes = 0
 
@@ -60,12 +69,13 @@ class RewriteQueue:
 
         deleted: the deleted positions of some files, by row.
         """
+        kept = files.select([name for name in files.schema.names if name in _KEPT])
         for row, size in enumerate(file_sizes(files)):
             mine = {0: deleted[row]} if row in deleted else NO_DELETES
-            self._waiting.append(RewriteUnit(files=files.slice(row, 1), deleted=mine))
+            self._waiting.append(RewriteUnit(files=kept.slice(row, 1), deleted=mine))
             self._bytes += size
-        if self._bytes >= self._wave_bytes or len(self._waiting) >= _FILES_IN_A_WAVE:
-            yield from self.finish()
+            if self._bytes >= self._wave_bytes or len(self._waiting) >= self._wave_files:
+                yield from self.finish()
 
     def finish(self) -> Iterator[Rewritten]:
         """All that has waited."""
@@ -91,6 +101,10 @@ def combined(units: Sequence[RewriteUnit], target_size: int) -> list[RewriteUnit
             done.append(open_units.pop(key))
             del sizes[key]
     return [_joined(group) for group in (*done, *open_units.values())]
+
+
+def _leaves(field: ReadField) -> int:
+    return sum(map(_leaves, field.children)) or 1
 
 
 def _partition_key(file: pa.RecordBatch) -> str | None:
