@@ -4,8 +4,8 @@
 
 Makes a Delta table whose files carry field ids that are not the table's, so that a conversion to Iceberg has to write every
 one of them anew, and measures, in one session on two cores and turn by turn, ``convert --engine spark`` and
-``spark.read.parquet(files).write.parquet(folder)``, both with zstd. A round is one of each; the first one warms both up and
-does not count. MB/s are of source files, by wall time, and MB per processor second, which a busy machine does not change much.
+``spark.read.parquet(files).write.parquet(folder)``, both with zstd. A round is one of each; both are warmed up with a small
+table first. MB/s are of source files, by wall time, and MB per processor second, which a busy machine does not change much.
 """
 
 from __future__ import annotations
@@ -158,33 +158,37 @@ def main() -> None:
 
 
 def measure(scratch: Path, asked: argparse.Namespace) -> None:
-    source = scratch / "source"
-    make_table(source, asked.files, (asked.megabytes << 20) // asked.files)
-    names = sorted(str(each) for each in source.glob("*.parquet"))
-    size = sum(os.path.getsize(name) for name in names) / 1e6
-    print(f"{len(names)} files, {size:,.0f} MB")
+    make_table(scratch / "small", 2, 4 << 20)
+    make_table(scratch / "source", asked.files, (asked.megabytes << 20) // asked.files)
     spark = session(scratch)
-    found: dict[str, list[tuple[float, float]]] = {"plain Spark": [], "deltaberg": []}
-    for number in range(asked.rounds + 1):
-        copy, target = scratch / f"copy-{number}", scratch / f"target-{number}"
-        plain = timed(lambda copy=copy: spark.read.parquet(*names).write.parquet(str(copy)))
-        ours = timed(lambda target=target: convert(spark, source, to="iceberg", target=target))
-        written = sum(each.stat().st_size for each in copy.glob("*.parquet")) / 1e6
-        anew = sum(each.stat().st_size for each in target.glob("data/**/*.parquet")) / 1e6
+    one_round(spark, scratch / "small", scratch)
+    found = []
+    for number in range(asked.rounds):
+        size, plain, ours = one_round(spark, scratch / "source", scratch)
+        found.append((size / plain[0], size / ours[0], size / plain[1], size / ours[1]))
         print(
-            f"round {number}: plain Spark {size / plain[0]:6.1f} MB/s ({written:,.0f} MB written), "
-            f"deltaberg {size / ours[0]:6.1f} MB/s ({anew:,.0f} MB written), ratio {plain[0] / ours[0]:.2f}, "
-            f"of processor seconds {plain[1] / ours[1]:.2f}"
+            f"round {number}: ratio {plain[0] / ours[0]:.2f} by wall time, {plain[1] / ours[1]:.2f} of processor seconds"
         )
-        if number:
-            found["plain Spark"].append(plain)
-            found["deltaberg"].append(ours)
-        shutil.rmtree(copy)
-        shutil.rmtree(target)
     spark.stop()
-    for name, spent in found.items():
-        wall, processor = (statistics.median(each) for each in zip(*spent, strict=True))
-        print(f"{name:12} {size / wall:6.1f} MB/s, {size / processor:6.1f} MB per processor second")
+    wall, our_wall, processor, our_processor = (statistics.median(each) for each in zip(*found, strict=True))
+    print(f"{asked.files} files, {size:,.0f} MB")
+    print(f"plain Spark  {wall:6.1f} MB/s  {processor:6.1f} MB per processor second")
+    print(f"deltaberg    {our_wall:6.1f} MB/s  {our_processor:6.1f} MB per processor second")
+
+
+def one_round(spark: Any, source: Path, scratch: Path) -> tuple[float, tuple[float, float], tuple[float, float]]:
+    """MB of the source; wall and processor seconds of Spark's copy and of ours, which has to have as many rows."""
+    names = sorted(str(each) for each in source.glob("*.parquet"))
+    copy, target = scratch / "copy", scratch / "target"
+    plain = timed(lambda: spark.read.parquet(*names).write.parquet(str(copy)))
+    ours = timed(lambda: convert(spark, source, to="iceberg", target=target))
+    rows = [
+        sum(pq.read_metadata(each).num_rows for each in place.rglob("*.parquet")) for place in (copy, target / "data")
+    ]
+    assert rows[0] == rows[1], rows
+    shutil.rmtree(copy)
+    shutil.rmtree(target)
+    return sum(os.path.getsize(name) for name in names) / 1e6, plain, ours
 
 
 if __name__ == "__main__":
