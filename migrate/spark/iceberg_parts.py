@@ -23,7 +23,7 @@ from deltaberg.delta.deletion_vector_file import write_deletion_vectors
 from deltaberg.delta.errors import InvalidDeltaRequest
 from deltaberg.delta.file_changes import Totals
 from deltaberg.delta.log_path import commit_name, log_folder
-from deltaberg.errors import CommitStateUnknown
+from deltaberg.errors import CommitStateUnknown, error_context
 from deltaberg.iceberg.delete_index import DeleteMatches
 from deltaberg.iceberg.live_files import live_entries, live_manifests
 from deltaberg.iceberg.manifest_list import ManifestContent, ManifestFile
@@ -148,6 +148,10 @@ class TranslateTask:
     key: str
 
     def __call__(self, unit: IcebergUnit, attempt: Attempt) -> TranslatedPart:
+        with error_context(table=self.entries.source.table.location, version=self.snapshot.snapshot_id):
+            return self._translated(unit, attempt)
+
+    def _translated(self, unit: IcebergUnit, attempt: Attempt) -> TranslatedPart:
         table = self.entries.source.table
         assert unit.found is not None
         footers: FooterSurvey = self.staging.take(unit.found)
@@ -179,13 +183,15 @@ class VectorCheckTask:
     but says another partition."""
 
     source: IcebergSource
+    snapshot: Snapshot
 
     def __call__(self, unit: SnapshotPart, attempt: Attempt) -> int:
+        table = self.source.table
         counted = _CountedVectors()
-        deletes = part_deletes(self.source.table, unit)
-        files = part_data_files(self.source.table, unit, with_metrics=False)
-        for _ in counted.of(matched_batches(files, deletes.index)):
-            pass
+        with error_context(table=table.location, version=self.snapshot.snapshot_id):
+            files = part_data_files(table, unit, with_metrics=False)
+            for _ in counted.of(matched_batches(files, part_deletes(table, unit).index)):
+                pass
         return counted.vectors
 
 
@@ -356,7 +362,7 @@ class IcebergTranslation:
             self._source.table, self._snapshot, files_per_part=self._files_per_part, every_delete=True
         )
         self._work.run(
-            VectorCheckTask(source=self._source),
+            VectorCheckTask(source=self._source, snapshot=self._snapshot),
             parts,
             description=f"deltaberg: deletion vectors without a file in {self._source.location}",
             progress=self._progress,

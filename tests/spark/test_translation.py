@@ -18,7 +18,9 @@ from deltaberg.delta.deletion_vector import DeletionVectorDescriptor, read_blobs
 from deltaberg.delta.table import DeltaTable
 from deltaberg.errors import Conflict, DeltabergError, EngineFailed, UsageError
 from deltaberg.iceberg.live_files import data_files, delete_files
+from deltaberg.iceberg.partition_spec import PartitionField, PartitionSpec
 from deltaberg.iceberg.schema import Schema
+from deltaberg.iceberg.transforms import parse_transform
 from deltaberg.iceberg.types import LongType, NestedField
 from deltaberg.migrate import convert as conversion
 from deltaberg.migrate.convert import ConvertResult, convert
@@ -36,8 +38,9 @@ from tests.independent_readers import delta_rs, duckdb_delta
 
 CLOCK_MS = 1_700_000_000_000
 CORPUS = Path(__file__).resolve().parents[3] / "shared" / "corpus"
-DELTA = sorted(path.parent.name for path in CORPUS.glob("delta/*/case.json"))
-ICEBERG = sorted(path.parent.name for path in CORPUS.glob("iceberg/*/case.json"))
+# What other projects test themselves with is much alike: those that Spark wrote have every feature.
+DELTA = sorted(path.parent.name for path in CORPUS.glob("delta/spark-*/case.json"))
+ICEBERG = sorted(path.parent.name for path in CORPUS.glob("iceberg/spark-*/case.json"))
 
 
 class InParts(LocalEngine):
@@ -210,15 +213,7 @@ def iceberg_source(stored_table: Any, tmp_path: Path) -> Callable[..., IcebergSo
         else:
             stored.position_deletes([(paths[0], 1), (paths[0], 2)], sequence_number=2)
         stored.equality_deletes(pa.table({"id": pa.array([9], pa.int64())}), [1], sequence_number=3)
-        table = stored.open()
-        return IcebergSource(
-            table=table,
-            snapshot=table.metadata.current_snapshot,
-            schema=schema,
-            ref=None,
-            storage=table.storage,
-            location=table.location,
-        )
+        return source_of(stored)
 
     return make
 
@@ -365,15 +360,7 @@ def test_a_path_that_two_parts_list_is_refused(
     path = stored.data(pa.table({"id": pa.array([1], pa.int64())}))
     stored.entries.append(stored.entries[0])
     assert path
-    table = stored.open()
-    source = IcebergSource(
-        table=table,
-        snapshot=table.metadata.current_snapshot,
-        schema=schema,
-        ref=None,
-        storage=table.storage,
-        location="t",
-    )
+    source = source_of(stored)
     for engine, message in (
         (LocalEngine(), "Cannot add a file twice"),
         (InParts(in_this_process), "lists a data file twice"),
@@ -448,3 +435,41 @@ def test_in_spark_tasks_as_in_this_process(
     finally:
         spark.conf.unset("spark.deltaberg.distributeFrom")
         spark.conf.unset("spark.deltaberg.filesPerPart")
+
+
+def partitioned(stored_table: Any, folder: Path) -> Any:
+    schema = Schema(schema_id=0, fields=(NestedField(field_id=1, name="id", required=False, type=LongType()),))
+    spec = PartitionSpec(
+        spec_id=1,
+        fields=(PartitionField(source_ids=(1,), field_id=1000, name="id", transform=parse_transform("identity")),),
+    )
+    return stored_table(folder, schema, specs=(spec,), version=3)
+
+
+def source_of(stored: Any) -> IcebergSource:
+    table = stored.open()
+    return IcebergSource(
+        table=table,
+        snapshot=table.metadata.current_snapshot,
+        schema=table.metadata.schema,
+        ref=None,
+        storage=table.storage,
+        location=table.location,
+    )
+
+
+def test_a_vector_that_says_another_partition_is_refused_by_both(stored_table: Any, both: Any, tmp_path: Path) -> None:
+    stored = partitioned(stored_table, tmp_path / "source")
+    path = stored.data(pa.table({"id": pa.array([1, 1], pa.int64())}), partition={"id": 1})
+    stored.vector(path, [0], partition={"id": 2}, sequence_number=2)
+    assert "its partition differs from the data file's" in both(source_of(stored), "delta")
+
+
+def test_a_vector_that_is_left_over_from_a_file_does_no_harm(stored_table: Any, both: Any, tmp_path: Path) -> None:
+    stored = partitioned(stored_table, tmp_path / "source")
+    for number in (1, 2):
+        stored.data(pa.table({"id": pa.array([number] * 2, pa.int64())}), partition={"id": number})
+    stored.vector(f"{tmp_path}/source/data/gone.parquet", [0], partition={"id": 1}, sequence_number=2)
+    found = both(source_of(stored), "delta")
+    same(found)
+    assert [done.rows for done in found] == [4, 4]
