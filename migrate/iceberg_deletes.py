@@ -20,7 +20,8 @@ from deltaberg.storage import Storage
 from deltaberg.translate.deletes import position_delete_entries, vector_entries
 
 _ROLL_BYTES: Final = 64 << 20
-_ROLL_VECTORS: Final = 100_000
+_ROLL_VECTORS: Final = 10_000
+_TOGETHER: Final = 1_000
 _POSITION_SCHEMA: Final = parquet_schema(
     (
         ReadField(name="file_path", physical_name="file_path", type=pa.string(), nullable=False, field_id=FILE_PATH_ID),
@@ -75,13 +76,15 @@ class PuffinVectors:
         spec_id: int,
         name: str | None = None,
         new_id: Callable[[], uuid.UUID] = uuid.uuid4,
+        remembers: bool = True,
     ) -> None:
-        """name: begins the names of the files."""
+        """name: begins the names of the files. remembers: whether ``places`` will be asked for."""
         self._storage, self._folder, self._spec_id = storage, folder, spec_id
         self._names = _Names(prefix="" if name is None else f"{name}-", new_id=new_id)
         self._writer: PuffinWriter | None = None
         self._pending = _Pending()
         self._entries: list[pa.RecordBatch] = []
+        self._remembers = remembers
         self.places: dict[str, DeletePlace] = {}
 
     def add(self, data_file: str, partition: pa.StructArray, vector: Vector) -> None:
@@ -98,7 +101,8 @@ class PuffinVectors:
         pending.offsets.append(blob.offset)
         pending.lengths.append(blob.length)
         pending.cardinalities.append(vector.cardinality)
-        self.places[data_file] = DeletePlace(location=self._writer.location, offset=blob.offset)
+        if self._remembers:
+            self.places[data_file] = DeletePlace(location=self._writer.location, offset=blob.offset)
         if self._writer.length >= _ROLL_BYTES or len(pending.offsets) >= _ROLL_VECTORS:
             self._finish()
 
@@ -152,11 +156,14 @@ class PositionDeleteFiles:
         spec_id: int,
         name: str | None = None,
         new_id: Callable[[], uuid.UUID] = uuid.uuid4,
+        remembers: bool = True,
     ) -> None:
-        """name: begins the names of the files."""
+        """name: begins the names of the files. remembers: whether ``places`` will be asked for."""
         self._storage, self._folder, self._spec_id = storage, folder, spec_id
         self._names = _Names(prefix="" if name is None else f"{name}-", new_id=new_id)
         self._entries: list[pa.RecordBatch] = []
+        self._single: list[pa.RecordBatch] = []
+        self._remembers = remembers
         self.places: dict[str, DeletePlace] = {}
 
     def add(self, data_file: str, partition: pa.StructArray, vector: Vector) -> None:
@@ -167,8 +174,9 @@ class PositionDeleteFiles:
         with ParquetFileWriter(self._storage, lambda _: location, _POSITION_SCHEMA) as writer:
             writer.write(pa.RecordBatch.from_arrays([paths, positions], schema=_POSITION_SCHEMA))
             written = writer.finish()
-        self.places[data_file] = DeletePlace(location=location, offset=None)
-        self._entries.append(
+        if self._remembers:
+            self.places[data_file] = DeletePlace(location=location, offset=None)
+        self._single.append(
             position_delete_entries(
                 data_files=pa.array([data_file], pa.string()),
                 partition=partition,
@@ -178,6 +186,14 @@ class PositionDeleteFiles:
                 file_sizes=written.files.column("file_size_in_bytes"),
             )
         )
+        if len(self._single) >= _TOGETHER:
+            self._put_together()
+
+    def _put_together(self) -> None:
+        """One batch of many entries takes far less memory than a batch each."""
+        if self._single:
+            self._entries.extend(pa.Table.from_batches(self._single).combine_chunks().to_batches())
+            self._single = []
 
     @property
     def locations(self) -> tuple[str, ...]:
@@ -186,8 +202,8 @@ class PositionDeleteFiles:
 
     def entries(self) -> Iterator[pa.RecordBatch]:
         """The delete entries of all files."""
-        if self._entries:
-            yield pa.Table.from_batches(self._entries).combine_chunks().to_batches()[0]
+        self._put_together()
+        yield from self._entries
 
     def __enter__(self) -> PositionDeleteFiles:
         return self

@@ -69,7 +69,7 @@ class IcebergWriter:
         with transaction:
             builder = self.snapshot(transaction)
             entries = self.entries(self.source, design.schema, design.translation, keep_positions=False)
-            deletes = self.delete_sink()
+            deletes = self.delete_sink(remembers=False)
             with deletes:
                 found = entries.entries(design.reader.batches(), deletes)
                 builder.add_files(found, keep_inherited=design.carries_lineage)
@@ -141,10 +141,11 @@ class IcebergWriter:
             and (isinstance(leaf.delta, (TimestampType, TimestampNtzType)) or may_be_rounded(arrow_type(leaf.iceberg)))
         ]
 
-    def delete_sink(self) -> DeleteSink:
-        """Where the deletes of one snapshot are collected."""
+    def delete_sink(self, *, remembers: bool = True) -> DeleteSink:
+        """Where the deletes of one snapshot are collected. remembers: whether the sink can tell where each one stands."""
         kind = PuffinVectors if self.design.format_version >= 3 else PositionDeleteFiles
-        return kind(self.storage, join(self.root, "data"), spec_id=self.design.spec.spec_id)
+        spec_id = self.design.spec.spec_id
+        return kind(self.storage, join(self.root, "data"), spec_id=spec_id, remembers=remembers)
 
     def entries(
         self, source: DeltaSource, schema: StructType, translation: IcebergSchemaTranslation, *, keep_positions: bool
