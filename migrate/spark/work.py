@@ -92,7 +92,9 @@ class SparkWork:
         """Units as a frame, for jobs that do more than one thing to them: ``units_in`` reads them in a task of their own."""
         self._ship()
         rows = [(number, pickle.dumps(unit)) for number, unit in enumerate(units)]
-        frame = self.session.createDataFrame(rows, "unit long, payload binary", verifySchema=False)
+        # Connect has no such choice, and says so to the user.
+        unchecked = {} if is_connect(self.session) else {"verifySchema": False}
+        frame = self.session.createDataFrame(rows, "unit long, payload binary", **unchecked)
         # One row for each partition: as many ranges as there are numbers.
         return frame.repartitionByRange(max(1, len(rows)), "unit")
 
