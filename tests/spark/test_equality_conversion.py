@@ -63,9 +63,14 @@ def both_engines(source: Any, tmp_path: Path, spark: Any) -> tuple[ConvertResult
     return local, cluster
 
 
-@pytest.mark.parametrize("held_keys", [0, 1_000_000])
 @pytest.mark.parametrize(
-    "name", ["spark-del_equality_v2", "spark-del_equality_v3", "spark-del_mixed_v3", "spark-del_equality_types"]
+    ("name", "held_keys"),
+    [
+        ("spark-del_equality_v2", 0),
+        ("spark-del_equality_v3", 1_000_000),
+        ("spark-del_mixed_v3", 0),
+        ("spark-del_equality_types", 1_000_000),
+    ],
 )
 def test_tables_that_spark_wrote(
     name: str,
