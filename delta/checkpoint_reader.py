@@ -7,6 +7,7 @@ number of files in the table.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Literal
 
@@ -31,6 +32,7 @@ from deltaberg.delta.log_segment import Checkpoint
 from deltaberg.errors import error_context
 from deltaberg.storage.protocol import Storage
 
+_FOOTERS_AT_A_TIME = 16
 _ADD_MEMBERS = (
     "path",
     "partitionValues",
@@ -73,6 +75,19 @@ class CheckpointPart:
     files: int | None
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _AddGroup:
+    """A row group with adds. files: how many by the footer; None where it does not say. rows: of the row group."""
+
+    number: int
+    files: int | None
+    rows: int
+
+    @property
+    def most(self) -> int:
+        return self.rows if self.files is None else self.files
+
+
 class CheckpointReader:
     """One checkpoint. Small actions are read once; file actions are streamed anew for every caller."""
 
@@ -81,9 +96,10 @@ class CheckpointReader:
         self._log_folder = log_folder
         self._checkpoint = checkpoint
         self._small: tuple[LoggedAction, ...] | None = None
+        self._groups: dict[str, Sequence[_AddGroup]] = {}
 
     def __getstate__(self) -> dict[str, object]:
-        return {**vars(self), "_small": None}
+        return {**vars(self), "_small": None, "_groups": {}}
 
     @property
     def version(self) -> int:
@@ -122,16 +138,18 @@ class CheckpointReader:
         Only footers are read. A JSON file is one part. Raises CorruptLog like ``adds``.
         """
         sidecars = self._sidecar_locations()
+        own = [file for file in self._checkpoint.files if not sidecars]
+        for file in self._checkpoint.files if sidecars else ():
+            self._refuse_rows(file, "add")
+        groups = self._groups_of([*(file.location for file in own if file.form == "parquet"), *sidecars])
         found: list[CheckpointPart] = []
-        for file in self._checkpoint.files:
-            if sidecars:
-                self._refuse_rows(file, "add")
-            elif file.form == "parquet":
-                found += self._parts_of_parquet(file.location, files_per_part)
-            else:
+        for file in own:
+            if file.form == "json":
                 found.append(CheckpointPart(version=self.version, location=file.location, row_groups=None, files=None))
+            else:
+                found += self._parts_of(file.location, groups[file.location], files_per_part)
         for location in sidecars:
-            found += self._parts_of_parquet(location, files_per_part)
+            found += self._parts_of(location, groups[location], files_per_part)
         return tuple(found)
 
     def adds_of(self, part: CheckpointPart, partition_names: Sequence[str]) -> Iterator[pa.RecordBatch]:
@@ -141,31 +159,48 @@ class CheckpointReader:
         (file,) = (file for file in self._checkpoint.files if file.location == part.location)
         return self._rows_of_file(file, "add", partition_names)
 
-    def _parts_of_parquet(self, location: str, files_per_part: int) -> list[CheckpointPart]:
+    def _groups_of(self, locations: Sequence[str]) -> dict[str, Sequence[_AddGroup]]:
+        """The row groups of Parquet files that hold adds, by location; every footer is read once."""
+        unread = [location for location in locations if location not in self._groups]
+        with ThreadPoolExecutor(_FOOTERS_AT_A_TIME, thread_name_prefix="delta-log-footers") as pool:
+            self._groups.update(zip(unread, pool.map(self._add_groups, unread), strict=True))
+        return self._groups
+
+    def _add_groups(self, location: str) -> Sequence[_AddGroup]:
         with (
             error_context(version=self.version, path=location),
             open_log_parquet(self._storage, location, version=self.version) as parquet,
         ):
             if not parquet.members("add"):
-                return []
-            counts = [parquet.values_of("add.path", row_groups=[group]) for group in range(parquet.num_row_groups)]
-            rows = [parquet.rows_of(group) for group in range(parquet.num_row_groups)]
-        parts: list[CheckpointPart] = []
-        chosen: list[int] = []
-        size = 0
-        for group in [*(group for group, count in enumerate(counts) if count != 0), None]:
-            most = 0 if group is None else rows[group] if counts[group] is None else counts[group] or 0
-            if chosen and (group is None or size + most > files_per_part):
-                known = [counts[each] for each in chosen]
-                files = None if None in known else sum(count or 0 for count in known)
-                parts.append(
-                    CheckpointPart(version=self.version, location=location, row_groups=tuple(chosen), files=files)
+                return ()
+            groups = [
+                _AddGroup(
+                    number=number,
+                    files=parquet.values_of("add.path", row_groups=[number]),
+                    rows=parquet.rows_of(number),
                 )
-                chosen, size = [], 0
-            if group is not None:
-                chosen.append(group)
-                size += most
-        return parts
+                for number in range(parquet.num_row_groups)
+            ]
+        return tuple(group for group in groups if group.files != 0)
+
+    def _parts_of(self, location: str, groups: Sequence[_AddGroup], files_per_part: int) -> Iterator[CheckpointPart]:
+        chosen: list[_AddGroup] = []
+        for group in groups:
+            if chosen and sum(each.most for each in chosen) + group.most > files_per_part:
+                yield self._part(location, chosen)
+                chosen = []
+            chosen.append(group)
+        if chosen:
+            yield self._part(location, chosen)
+
+    def _part(self, location: str, groups: Sequence[_AddGroup]) -> CheckpointPart:
+        known = [group.files for group in groups]
+        return CheckpointPart(
+            version=self.version,
+            location=location,
+            row_groups=tuple(group.number for group in groups),
+            files=None if None in known else sum(count or 0 for count in known),
+        )
 
     def _refuse_rows(self, file: LogFile, action: Literal["add", "remove"]) -> None:
         """File actions stand in sidecars or in the checkpoint itself, not in both."""
