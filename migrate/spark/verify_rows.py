@@ -86,7 +86,8 @@ class RowTasks:
             for lane, key in enumerate(self.keys):
                 before = sums[lane].total
                 sums[lane].add(self._hashes(batch, key), batch.num_rows, key)
-                totals[place, lane] += np.uint64((sums[lane].total - before) % 2**64)
+                total = int(totals[place, lane]) + sums[lane].total - before
+                totals[place, lane] = np.uint64(total % 2**64)
         return FileSums(rows=rows, totals=totals, columns=(sums[0].columns, sums[1].columns))
 
     def buckets(self, unit: Unit, attempt: Attempt) -> tuple[npt.NDArray[np.int64], Hashes]:

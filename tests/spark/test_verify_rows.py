@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -186,6 +187,15 @@ def test_sums_that_agree_under_one_key_are_not_enough(
         drawn = iter(order)
         monkeypatch.setattr(verify_rows, "_new_key", lambda drawn=drawn: next(drawn))
         assert row_differences(both(source, target, in_tasks))[0] == "the values of s differ"
+
+
+def test_the_sums_of_a_file_of_many_batches_wrap_around(
+    pair: Any, in_tasks: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    keys = itertools.cycle([HashKey(salt=5, base=3), HashKey(salt=7, base=5)])
+    monkeypatch.setattr(verify_rows, "_new_key", lambda: next(keys))
+    many = rows(*((n, None, None) for n in range(300_000)))
+    assert row_differences(both(*pair([many], [many.slice(1), many.slice(0, 1)]), in_tasks)) == ()
 
 
 def test_every_comparison_has_keys_of_its_own() -> None:
