@@ -40,7 +40,7 @@ def opened(place: Path | str) -> Source:
 
 
 def entries(done: ConvertResult) -> list[str]:
-    """What the target says of its files; names and places of rewritten ones are each run's own."""
+    """What the target says of its files; names of rewritten ones and of vectors are each run's own."""
     table = opened(done.target)
     if isinstance(table, IcebergSource):
         batches = list(data_files(table.table, table.snapshot))
@@ -52,15 +52,18 @@ def entries(done: ConvertResult) -> list[str]:
     for row in rows:
         if "rewritten-" in row[path]:
             row[path] = "rewritten"
+        if row.get("deletion_vector"):
+            row["deletion_vector"]["path_or_inline_dv"] = "vector"
     return sorted(map(repr, rows))
 
 
+def place_of(done: ConvertResult, to: str) -> Path:
+    return Path(done.target_metadata if to == "iceberg" else done.target)
+
+
 def read_by_others(done: ConvertResult, to: str, independent: Any) -> dict[str, pa.Table | str]:
-    if to == "iceberg":
-        place, engines = Path(done.target_metadata), ("duckdb-iceberg", "pyiceberg")
-    else:
-        place, engines = Path(done.target), ("duckdb-delta", "deltalake")
-    return {engine: independent.read(engine, place) for engine in engines}
+    engines = ("duckdb-iceberg", "pyiceberg") if to == "iceberg" else ("duckdb-delta", "deltalake")
+    return {engine: independent.read(engine, place_of(done, to)) for engine in engines}
 
 
 @pytest.mark.parametrize("case", CASES, ids=[case.label for case in CASES])
@@ -92,6 +95,33 @@ def test_both_engines_make_the_same_table(
         assert not difference(rows, case.rows), engine
     report = verify(opened(tmp_path / "source"), opened(cluster.target), rows=True)
     assert {check.name: check.equal for check in report.checks}["rows"], report.to_json()
+
+
+@pytest.mark.parametrize("label", ["iceberg-vector", "delta-deletes"])
+def test_a_replayed_history_is_the_same_too(
+    label: str, spark: Any, tmp_path: Path, independent: Any, difference: Any
+) -> None:
+    """Rewritten files keep their names and their deleted rows through the versions."""
+    case = next(case for case in CASES if case.label == label)
+    case.make(tmp_path / "source")
+    done = [
+        convert(
+            opened(tmp_path / "source"),
+            to=case.to,
+            target=str(tmp_path / engine),
+            options=ConvertOptions(**case.options, history="all"),
+            clock_ms=CLOCK_MS,
+            session=spark if engine == "spark" else None,
+        )
+        for engine in ("local", "spark")
+    ]
+    local, cluster = done
+    assert len(cluster.commits) == len(local.commits) == 2
+    assert cluster.rewritten_files == local.rewritten_files >= 1
+    assert entries(cluster) == entries(local)
+    rows = independent.read("pyiceberg" if case.to == "iceberg" else "deltalake", place_of(cluster, case.to))
+    assert not isinstance(rows, str), rows
+    assert not difference(rows, case.rows)
 
 
 def test_every_reason_has_a_case() -> None:
