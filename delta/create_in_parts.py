@@ -207,6 +207,7 @@ class TableInParts:
             check_table(protocol, metadata, replaced=None)
         self._log = log_folder(self.recipe.table_root)
         self._begun = False
+        self._claimed = b""
 
     def begin(self) -> None:
         """Keep everybody else out. Raises DeltaConflict where a log stands (``recover`` clears away what a crash left)."""
@@ -215,6 +216,7 @@ class TableInParts:
                 raise DeltaConflict(f"Cannot create a table: its log exists ({found.location})", path=found.location)
         info = {"timestamp": self._now_ms(), "operation": "CLAIM", _CLAIM: self._claim, "txnId": str(self._new_id())}
         content = _lines([("commitInfo", info)])
+        self._claimed = content.first_line
         if put_commit(self._storage, self._commit(0), content) is PutOutcome.TAKEN:
             raise DeltaConflict("Cannot create a table: somebody else is creating one", path=self._commit(0))
         self._begun = True
@@ -245,6 +247,7 @@ class TableInParts:
                 f"Cannot commit: the parts of the checkpoint are {sorted(part.number for part in written)} "
                 f"(expected 2 to {recipe.parts})"
             )
+        self._require_claim()
         timestamp = self._now_ms() if timestamp_ms is None else timestamp_ms
         transactions = tuple(txns)
         mark = max([reserved_row_ids, *(part.highest_row_id for part in written)])
@@ -323,11 +326,29 @@ class TableInParts:
         with suppress(StorageError):
             point_to(self._storage, self._log, last)
 
-    def abandon(self) -> None:
-        """Take everything back, the part that made the table visible first. Without effect after a commit."""
-        if self._begun:
+    def abandon(self) -> bool:
+        """Take everything back, the part that made the table visible first; whether there was anything to take back.
+
+        Without effect after a commit, and where somebody else has taken the creation up.
+        """
+        if not self._begun:
+            return False
+        self._begun = False
+        _take_back(self._storage, self._log)
+        return True
+
+    def _require_claim(self) -> None:
+        """Raise DeltaConflict where this creation was taken for dead: its files are another one's now."""
+        place = self._commit(0)
+        try:
+            ours = self._storage.get(place).startswith(self._claimed)
+        except NotFound:
+            ours = False
+        if not ours:
             self._begun = False
-            _take_back(self._storage, self._log)
+            raise DeltaConflict(
+                f"Cannot commit version {FIRST_VERSION}: another run of the same conversion has taken it up", path=place
+            )
 
     def _commit(self, version: int) -> str:
         return f"{self._log}/{commit_name(version)}"

@@ -284,8 +284,8 @@ class IcebergTranslation:
         except CommitStateUnknown:
             raise
         except BaseException:
-            table.abandon()
-            _delete_below(writer.storage, join(writer.root, HIDDEN_FOLDER, f"{VECTORS_FOLDER}{key}"))
+            if table.abandon():
+                _delete_below(writer.storage, join(writer.root, HIDDEN_FOLDER, f"{VECTORS_FOLDER}{key}"))
             raise
 
     def _written(self, writer: DeltaWriter, table: TableInParts, key: str) -> WrittenDelta:

@@ -319,3 +319,19 @@ def test_a_file_that_the_table_cannot_hold_is_refused_in_its_part(tmp_path: Path
     with pytest.raises(DeltaError, match="no column 'partition_values'"):
         table.recipe.write(storage, 2, [wrong])
     assert not storage.exists(table.recipe.location(2))
+
+
+def test_a_creation_that_was_taken_for_dead_leaves_its_files_to_the_other(tmp_path: Path) -> None:
+    root, storage = tmp_path / "t", open_storage()
+    batches = data_files(root)
+    first, second = in_parts(root, storage), in_parts(root, storage)
+    first.begin()
+    early = [first.recipe.write(storage, 2, batches[:2]), first.recipe.write(storage, 3, batches[2:4])]
+    recover(storage, str(root), claim="me")
+    second.begin()
+    written = [second.recipe.write(storage, 2, batches[:2]), second.recipe.write(storage, 3, batches[2:4])]
+    with pytest.raises(DeltaConflict, match="another run of the same conversion has taken it up"):
+        first.commit(early, batches[4:], "CONVERT")
+    assert not first.abandon()
+    second.commit(written, batches[4:], "CONVERT")
+    assert ids_of(delta_rs(str(root), None)) == WHOLE
