@@ -46,7 +46,9 @@ def stub(folder: Path, name: str, text: str) -> str:
 def test_without_java(table: Path, tmp_path: Path) -> None:
     (tmp_path / "empty").mkdir()
     done = convert(table, PATH=str(tmp_path / "empty"))
-    assert_refused(done, table, "no java is on the path", "or later; install it (for example openjdk-17-jre-headless)", "JAVA_HOME")
+    assert_refused(
+        done, table, "no java is on the path", "or later; install it (for example openjdk-17-jre-headless)", "JAVA_HOME"
+    )
 
 
 def test_with_a_java_that_is_too_old(table: Path, tmp_path: Path) -> None:
