@@ -7,6 +7,9 @@ PYTHON ?= $(shell .ci/find-python)
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
 WORKERS ?= 2
+# A line of tests/engines/generations.json; nothing for the first, which the ordinary environment has.
+GENERATION ?=
+ENGINES_VENV := $(VENV)$(GENERATION:%=-%)
 
 .DEFAULT_GOAL := help
 .PHONY: help demo test test-quick test-engines check format-check lint types format docs bench venv clean
@@ -23,8 +26,8 @@ test: $(VENV)/.installed-dev ## the whole suite; Spark reads too where there is 
 test-quick: $(VENV)/.installed-dev ## the suite without Spark
 	@$(BIN)/pytest -q -n $(WORKERS) --dist loadgroup -m "not engines"
 
-test-engines: $(VENV)/.installed-dev ## only what Spark reads
-	@$(BIN)/pytest -q -m engines
+test-engines: $(ENGINES_VENV)/.installed-dev ## only what Spark reads; GENERATION=spark-3.5 takes other engines
+	@DELTABERG_ENGINES="$(GENERATION)" $(ENGINES_VENV)/bin/pytest -q -m engines $(if $(GENERATION),tests/engines)
 
 check: format-check lint types ## formatting, lint and types, as CI does
 
@@ -68,5 +71,14 @@ $(VENV)/.installed-dev: pyproject.toml | $(VENV)/bin/python
 	@$(PIP) install -e '.[dev]'
 	@touch $@ "$(VENV)/.installed-demo"
 
+$(VENV)-%/.installed-dev: pyproject.toml tests/engines/generations.json
+	@if [ -z "$(PYTHON)" ]; then .ci/find-python --explain; exit 1; fi
+	@echo "making $(VENV)-$* with the PySpark of $*"
+	@$(PYTHON) -m venv "$(VENV)-$*"
+	@pyspark=$$($(PYTHON) -c 'import json, sys; print(*(each["pyspark"] for each in json.load(open(sys.argv[1])) \
+		if each["name"] == sys.argv[2]))' tests/engines/generations.json "$*") && test -n "$$pyspark" && \
+		"$(VENV)-$*/bin/python" -m pip --disable-pip-version-check --quiet install -e '.[tests]' "pyspark==$$pyspark"
+	@touch $@
+
 clean: ## remove the virtual environment and every cache
-	@rm -rf "$(VENV)" .mypy_path .mypy_cache .ruff_cache .pytest_cache .hypothesis *.egg-info
+	@rm -rf "$(VENV)" "$(VENV)"-* .mypy_path .mypy_cache .ruff_cache .pytest_cache .hypothesis *.egg-info

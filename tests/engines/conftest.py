@@ -1,14 +1,16 @@
 """One Spark session with both connectors for the whole run: the reference implementation of both formats judges.
 
-A generation is one line of GENERATIONS. ``DELTABERG_ENGINES=spark-3.5 make test-engines`` chooses another than the first;
-its PySpark must be the installed one (``make test-engines GENERATION=spark-3.5`` makes an environment that has it).
+A generation is one line of generations.json; ``make test-engines GENERATION=spark-3.5`` makes an environment for another than
+the first and runs these tests in it. Its PySpark must be the installed one.
 """
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import subprocess
+import sys
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -27,21 +29,27 @@ class Generation:
     iceberg: str
     delta: str
 
+    def __str__(self) -> str:
+        """How a failure names the engine."""
+        connectors = (" ".join(each.split(":")[1:]) for each in (self.iceberg, self.delta))
+        return f"Spark {self.pyspark} with {' and '.join(connectors)}"
 
-GENERATIONS = (
-    Generation(
-        name="spark-4.1",
-        pyspark="4.1.",
-        iceberg="org.apache.iceberg:iceberg-spark-runtime-4.1_2.13:1.12.0",
-        delta="io.delta:delta-spark_4.1_2.13:4.4.0",
-    ),
-    Generation(
-        name="spark-3.5",
-        pyspark="3.5.",
-        iceberg="org.apache.iceberg:iceberg-spark-runtime-3.5_2.12:1.10.0",
-        delta="io.delta:delta-spark_2.12:3.3.2",
-    ),
+
+GENERATIONS = tuple(
+    Generation(**line) for line in json.loads((Path(__file__).parent / "generations.json").read_text(encoding="utf-8"))
 )
+# Thousands of tiny jobs: compile quickly, plan once, and start no more tasks than there is work. VACUUM alone starts
+# 10,000 tasks otherwise. What is read and written stays the same.
+JAVA_OPTIONS = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -Duser.timezone=UTC"
+SMALL_JOBS = {
+    "spark.sql.shuffle.partitions": "2",
+    "spark.default.parallelism": "2",
+    "spark.sql.sources.parallelPartitionDiscovery.parallelism": "2",
+    "spark.databricks.delta.snapshotPartitions": "1",
+    "spark.sql.adaptive.enabled": "false",
+    "spark.ui.enabled": "false",
+    "spark.ui.showConsoleProgress": "false",
+}
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -66,8 +74,14 @@ def without_java() -> str | None:
 
 
 @pytest.fixture(scope="session")
+def generations() -> tuple[Generation, ...]:
+    """All of them; the first is the one of every ordinary run."""
+    return GENERATIONS
+
+
+@pytest.fixture(scope="session")
 def generation() -> Generation:
-    wanted = os.environ.get("DELTABERG_ENGINES", GENERATIONS[0].name)
+    wanted = os.environ.get("DELTABERG_ENGINES") or GENERATIONS[0].name
     return next(generation for generation in GENERATIONS if generation.name == wanted)
 
 
@@ -89,19 +103,25 @@ def spark(generation: Generation, warehouse: Path, tmp_path_factory: pytest.Temp
     import pyspark
     from pyspark.sql import SparkSession
 
-    if not pyspark.__version__.startswith(generation.pyspark):
-        pytest.fail(f"{generation.name} needs pyspark {generation.pyspark}x, and {pyspark.__version__} is installed")
+    if pyspark.__version__ != generation.pyspark:
+        pytest.fail(f"{generation.name} needs pyspark {generation.pyspark}, and {pyspark.__version__} is installed")
     scratch = tmp_path_factory.mktemp("spark")
     os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
-    java_options = f"-Duser.timezone=UTC -Dderby.system.home={scratch} -Dderby.stream.error.file={scratch}/derby.log"
-    session = (
-        SparkSession.builder.master("local[2]")
+    os.environ["PYSPARK_PYTHON"] = sys.executable
+    os.environ["PYSPARK_PYTHON"] = sys.executable
+    java_options = f"{JAVA_OPTIONS} -Dderby.system.home={scratch} -Dderby.stream.error.file={scratch}/derby.log"
+    extensions = [
+        "org.apache.iceberg.spark.extensions.IcebergSparkSessionExtensions",
+        "io.delta.sql.DeltaSparkSessionExtension",
+    ]
+    if generation.name == "spark-3.5":
+        # The first one's rules see an UPDATE first, and Iceberg's rules of this generation fail on Delta's tables.
+        extensions.reverse()
+    builder = (
+        SparkSession.builder.master("local[2,4]")
         .appName("deltaberg tests")
         .config("spark.jars.packages", f"{generation.iceberg},{generation.delta}")
-        .config(
-            "spark.sql.extensions",
-            "org.apache.iceberg.spark.extensions.IcebergSparkSessionExtensions,io.delta.sql.DeltaSparkSessionExtension",
-        )
+        .config("spark.sql.extensions", ",".join(extensions))
         .config("spark.sql.catalog.spark_catalog", "org.apache.spark.sql.delta.catalog.DeltaCatalog")
         .config("spark.sql.catalog.ice", "org.apache.iceberg.spark.SparkCatalog")
         .config("spark.sql.catalog.ice.type", "hadoop")
@@ -114,38 +134,82 @@ def spark(generation: Generation, warehouse: Path, tmp_path_factory: pytest.Temp
         .config("spark.sql.warehouse.dir", str(scratch / "spark-warehouse"))
         .config("spark.local.dir", str(scratch))
         .config("spark.driver.extraJavaOptions", java_options)
-        .config("spark.driver.memory", "3g")
+        .config("spark.driver.memory", "2g")
         .config("spark.driver.bindAddress", "127.0.0.1")
         .config("spark.sql.session.timeZone", "UTC")
-        .config("spark.sql.shuffle.partitions", "2")
-        .config("spark.default.parallelism", "2")
-        .config("spark.databricks.delta.snapshotPartitions", "1")
-        .config("spark.ui.enabled", "false")
-        .config("spark.sql.execution.arrow.pyspark.enabled", "true")
         .config("spark.log.level", "ERROR")
-        .getOrCreate()
     )
+    for key, value in SMALL_JOBS.items():
+        builder = builder.config(key, value)
+    session = builder.getOrCreate()
     yield session
     session.stop()
 
 
 @pytest.fixture(scope="session")
-def query(spark: Any) -> Callable[[str], pa.Table]:
-    """Run SQL and give the rows as Arrow; variants come as JSON text."""
+def run(spark: Any, generation: Generation) -> Callable[..., Any]:
+    """``run(statement, statement, ...)``: the last one's frame; a failure names the engine and the statement."""
 
-    def run(sql: str) -> pa.Table:
-        frame = spark.sql(sql)
-        variants = [field.name for field in frame.schema.fields if field.dataType.typeName() == "variant"]
-        for name in variants:
-            frame = frame.selectExpr(
-                *(
-                    f"to_json(`{f.name}`) AS `{f.name}`" if f.name == name else f"`{f.name}`"
-                    for f in frame.schema.fields
-                )
+    def execute(*statements: str) -> Any:
+        frame = None
+        for statement in statements:
+            try:
+                frame = spark.sql(statement)
+            except Exception as error:
+                raise AssertionError(f"{generation} cannot run {statement!r}: {error}") from error
+        return frame
+
+    return execute
+
+
+@pytest.fixture(scope="session")
+def arrow() -> Callable[[Any], pa.Table]:
+    """The rows of a frame as Arrow; what holds a variant comes as JSON text."""
+    return frame_to_arrow
+
+
+def frame_to_arrow(frame: Any) -> pa.Table:
+    if any("variant" in field.dataType.simpleString() for field in frame.schema.fields):
+        frame = frame.selectExpr(
+            *(f"{without_variants(f.dataType, f'`{f.name}`')} AS `{f.name}`" for f in frame.schema.fields)
+        )
+    if hasattr(frame, "toArrow"):
+        return frame.toArrow()
+    batches = frame._collect_as_arrow()
+    if batches:
+        return pa.Table.from_batches(batches)
+    from pyspark.sql.pandas.types import to_arrow_schema
+
+    return to_arrow_schema(frame.schema).empty_table()
+
+
+def without_variants(kind: Any, value: str, depth: int = 0) -> str:
+    """SQL for a value of a type, with every variant in it, and every struct that holds one, as JSON text."""
+    if "variant" not in kind.simpleString():
+        return value
+    name = f"v{depth}"
+    match kind.typeName():
+        case "array":
+            return f"transform({value}, {name} -> {without_variants(kind.elementType, name, depth + 1)})"
+        case "map":
+            return (
+                f"transform_values({value}, (k{depth}, {name}) -> {without_variants(kind.valueType, name, depth + 1)})"
             )
-        return frame.toArrow() if hasattr(frame, "toArrow") else pa.Table.from_batches(frame._collect_as_arrow())
+    return f"to_json({value})"
 
-    return run
+
+@pytest.fixture(scope="session")
+def query(run: Callable[..., Any], generation: Generation) -> Callable[[str], pa.Table]:
+    """Run SQL and give the rows as Arrow."""
+
+    def read(sql: str) -> pa.Table:
+        frame = run(sql)
+        try:
+            return frame_to_arrow(frame)
+        except Exception as error:
+            raise AssertionError(f"{generation} cannot answer {sql!r}: {error}") from error
+
+    return read
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -172,25 +236,26 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
             metafunc.parametrize(f"{kind}_script", scripts, ids=lambda path: path.stem)
 
 
-def run_script(spark: Any, script: Path, sql_name: str) -> str | None:
-    """Run the statements of one file, one a line; gives what its ``-- refused:`` line says."""
+def run_script(run: Callable[..., Any], script: Path, sql_name: str, generation: Generation) -> str | None:
+    """Run the statements of one file, one a line; gives what its ``-- refused:`` line says.
+
+    A line ``-- only:`` names the generations that can make the table; the test is skipped in the others.
+    """
     refused = None
     for line in script.read_text(encoding="utf-8").splitlines():
         if line.startswith("-- refused:"):
             refused = line.removeprefix("-- refused:").strip()
+        elif line.startswith("-- only:") and generation.name not in line.removeprefix("-- only:").split():
+            pytest.skip(f"{generation} cannot make {script.stem}")
         elif line and not line.startswith("--"):
-            statement = line.rstrip(";").format(table=sql_name)
-            try:
-                spark.sql(statement)
-            except Exception as error:
-                raise AssertionError(
-                    f"Spark {spark.version} cannot run {statement!r} of {script.name}: {error}"
-                ) from error
+            run(line.rstrip(";").format(table=sql_name))
     return refused
 
 
 @pytest.fixture(scope="session")
-def delta_table(spark: Any, tmp_path_factory: pytest.TempPathFactory) -> Callable[[Path], SparkTable]:
+def delta_table(
+    run: Any, generation: Generation, tmp_path_factory: pytest.TempPathFactory
+) -> Callable[[Path], SparkTable]:
     """The Delta table of a script, made when it is first asked for."""
     root = tmp_path_factory.mktemp("delta")
     made: dict[Path, SparkTable] = {}
@@ -199,7 +264,7 @@ def delta_table(spark: Any, tmp_path_factory: pytest.TempPathFactory) -> Callabl
         if script not in made:
             folder = root / script.stem
             sql = f"delta.`{folder}`"
-            refused = run_script(spark, script, sql)
+            refused = run_script(run, script, sql, generation)
             made[script] = SparkTable(name=script.stem, sql=sql, folder=folder, refused=refused)
         return made[script]
 
@@ -207,14 +272,14 @@ def delta_table(spark: Any, tmp_path_factory: pytest.TempPathFactory) -> Callabl
 
 
 @pytest.fixture(scope="session")
-def iceberg_table(spark: Any, warehouse: Path) -> Callable[[Path], SparkTable]:
+def iceberg_table(run: Any, generation: Generation, warehouse: Path) -> Callable[[Path], SparkTable]:
     """The Iceberg table of a script, made when it is first asked for."""
     made: dict[Path, SparkTable] = {}
 
     def make(script: Path) -> SparkTable:
         if script not in made:
             sql = f"ice.source.{script.stem}"
-            refused = run_script(spark, script, sql)
+            refused = run_script(run, script, sql, generation)
             made[script] = SparkTable(
                 name=script.stem, sql=sql, folder=warehouse / "source" / script.stem, refused=refused
             )

@@ -1,4 +1,5 @@
 -- Types widened in place: those that Iceberg promotes too.
+-- only: spark-4.1
 CREATE TABLE {table} (id INT, by BYTE, i INT, f FLOAT, d DECIMAL(5,2)) USING delta TBLPROPERTIES ('delta.enableTypeWidening' = 'true');
 INSERT INTO {table} VALUES (1, 100Y, 2147483647, 1.5, 999.99), (2, NULL, NULL, NULL, NULL);
 ALTER TABLE {table} ALTER COLUMN by TYPE INT;
