@@ -6,9 +6,19 @@ import shutil
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
+import pytest
+
+from deltaberg.iceberg.schema import Schema
+from deltaberg.iceberg.types import LongType, NestedField
+from deltaberg.migrate import convert as conversion
+from deltaberg.migrate.source import IcebergSource
 from deltaberg.storage import open_storage
 from tests.delta.test_create_in_parts import WHOLE, Watched, create
+from tests.iceberg.conftest import StoredTable
 from tests.independent_readers import delta_rs, duckdb_delta
+from tests.spark.conftest import InThisProcess
+from tests.spark.test_translation import InParts
 
 
 def ids(query: Any, folder: Path, at: str = "") -> list[int]:
@@ -54,3 +64,33 @@ def test_spark_sees_no_part_of_it(spark: Any, query: Any, tmp_path: Path) -> Non
     visible = [name for name, whole in seen if whole]
     assert visible[0] == "00000000000000000001.json"
     assert seen[0] == ("00000000000000000000.json", False)
+
+
+def test_spark_applies_and_replaces_the_vectors_of_a_table_translated_in_parts(
+    spark: Any, query: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    schema = Schema(schema_id=0, fields=(NestedField(field_id=1, name="id", required=False, type=LongType()),))
+    stored = StoredTable(tmp_path / "source", schema, version=3)
+    paths = [stored.data(pa.table({"id": pa.array([4 * n + i for i in range(4)], pa.int64())})) for n in range(3)]
+    for path in paths[:2]:
+        stored.vector(path, [1], sequence_number=2)
+    table = stored.open()
+    source = IcebergSource(
+        table=table,
+        snapshot=table.metadata.current_snapshot,
+        schema=schema,
+        ref=None,
+        storage=table.storage,
+        location=table.location,
+    )
+    monkeypatch.setattr(conversion, "engine_of", lambda *_: InParts(InThisProcess(), files_per_part=1))
+    done = conversion.convert(source, to="delta", target=str(tmp_path / "target"))
+    folder = Path(done.target)
+    assert done.commits[0][1] == 1
+    left = [each for each in range(12) if each not in {1, 5}]
+    assert ids(query, folder) == left
+    spark.sql(f"DELETE FROM delta.`{folder}` WHERE id = 4")
+    left.remove(4)
+    assert ids(query, folder) == left
+    for reader in (delta_rs, duckdb_delta):
+        assert sorted(reader(str(folder), None)["id"].to_pylist()) == left

@@ -18,6 +18,7 @@ from deltaberg.delta.deletion_vector import DeletionVectorDescriptor, read_blobs
 from deltaberg.delta.table import DeltaTable
 from deltaberg.errors import Conflict, DeltabergError, EngineFailed, UsageError
 from deltaberg.iceberg.live_files import data_files, delete_files
+from deltaberg.iceberg.manifest_list import read_manifest_list
 from deltaberg.iceberg.partition_spec import PartitionField, PartitionSpec
 from deltaberg.iceberg.schema import Schema
 from deltaberg.iceberg.transforms import parse_transform
@@ -32,6 +33,7 @@ from deltaberg.migrate.source import DeltaSource, IcebergSource, Source, open_so
 from deltaberg.migrate.spark.distribution import PartSettings, distributed
 from deltaberg.migrate.spark.job_files import JobFiles
 from deltaberg.migrate.spark.staging import Inline, Staging, any_repeated
+from deltaberg.migrate.spark.work import Attempt, Done
 from deltaberg.storage import open_storage
 from deltaberg.translate.options import ConvertOptions
 from tests.independent_readers import delta_rs, duckdb_delta
@@ -218,6 +220,21 @@ def iceberg_source(stored_table: Any, tmp_path: Path) -> Callable[..., IcebergSo
     return make
 
 
+class Twice:
+    """Does everything two times, as speculation does, and takes what came second."""
+
+    session: Any = None
+
+    def run(self, work: Any, units: Any, **_: Any) -> Any:
+        done = []
+        for number, unit in enumerate(units):
+            for name in ("first", "second"):
+                attempt = Attempt(unit=number, name=f"{number}-{name}")
+                last = Done(attempt=attempt, result=work(unit, attempt))
+            done.append(last)
+        return done
+
+
 def ids_in(found: pa.Table) -> list[int]:
     return sorted(found["id"].to_pylist())
 
@@ -268,6 +285,33 @@ def test_what_fails_in_tasks_leaves_nothing_and_can_be_run_again(
     done = convert(source, to=to, target=str(target), clock_ms=CLOCK_MS)
     assert not done.already_current
     assert done.files == (7 if to == "iceberg" else 4)
+
+
+@pytest.mark.parametrize("to", ["iceberg", "delta"])
+def test_attempts_that_do_not_count_leave_nothing(
+    to: str, delta_source: Path, iceberg_source: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    source = open_source(str(delta_source), open_storage()) if to == "iceberg" else iceberg_source()
+    done = {}
+    for name, engine in (("local", LocalEngine()), ("twice", InParts(Twice()))):
+        monkeypatch.setattr(conversion, "engine_of", lambda *_, engine=engine: engine)
+        done[name] = convert(source, to=to, target=str(tmp_path / name), clock_ms=CLOCK_MS)
+    assert entries(done["twice"]) == entries(done["local"])
+    found = open_source(done["twice"].target, open_storage())
+    files = {str(path) for path in Path(done["twice"].target).rglob("*") if path.is_file() and "plan-" not in path.name}
+    if isinstance(found, IcebergSource):
+        snapshot = found.snapshot
+        assert snapshot is not None
+        listed = {
+            manifest.manifest_path for manifest in read_manifest_list(found.storage, snapshot, found.table.metadata)
+        }
+        deletes = {row["file_path"] for batch in delete_files(found.table, snapshot) for row in batch.to_pylist()}
+        used = {snapshot.manifest_list, *listed, *deletes}
+        assert {path for path in files if not path.endswith((".metadata.json", "version-hint.text"))} == used
+    else:
+        vectors = [row["deletion_vector"] for row in _raw_adds(done["twice"]) if row["deletion_vector"]]
+        used = {DeletionVectorDescriptor(**vector).location(done["twice"].target) for vector in vectors}
+        assert {path for path in files if "/_delta_log/" not in path} == used
 
 
 @pytest.mark.parametrize("run", [0, 1])
