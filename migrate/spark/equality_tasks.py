@@ -181,6 +181,7 @@ class _State:
         self.index = equality_index(work.table, work.snapshot)
         self.groups = DeleteGroups(self.index)
         self._keys: dict[int, KeySet] = {}
+        self._held = 0
 
     def some(self, numbers: Iterable[int]) -> list[DeleteGroup]:
         return [self.groups.groups[number] for number in numbers]
@@ -189,9 +190,10 @@ class _State:
         """The key set of a group; the ones used longest ago make room for it."""
         found = self._keys.pop(group.number, None)
         if found is None:
-            while self._keys and group.rows + sum(map(len, self._keys.values())) > self._work.held_keys:
-                self._keys.pop(next(iter(self._keys)))
+            while self._keys and group.rows + self._held > self._work.held_keys:
+                self._held -= len(self._keys.pop(next(iter(self._keys))))
             found = group.key_set(self._work.table.storage, self._work.table.metadata)
+            self._held += len(found)
         self._keys[group.number] = found
         return found
 

@@ -20,6 +20,7 @@ from hypothesis import strategies as st
 
 from deltaberg.datafile.errors import DataFileError
 from deltaberg.errors import EngineFailed
+from deltaberg.iceberg.delete_groups import DeleteGroup
 from deltaberg.iceberg.live_files import delete_files
 from deltaberg.iceberg.partition_spec import PartitionField, PartitionSpec
 from deltaberg.iceberg.resolved_deletes import resolve_deletes
@@ -306,6 +307,30 @@ def test_only_newer_deletes_reach_a_file(tmp_path: Path, stored_table: Any, in_p
     found, staged = found_by_tasks(in_process, table, str(tmp_path / "staging"), Limits(held_keys=held_keys))
     assert [positions for _, _, positions in found] == [{0: [2, 3]}]
     assert staged.rows == 2
+
+
+def test_key_sets_make_room_for_each_other(
+    tmp_path: Path, stored_table: Any, in_process: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Three partitions of two keys each, of which a task holds four: coming back to the first reads it again."""
+    made = stored_table(tmp_path / "table", *SCHEMAS[:1], specs=SPECS[:2], version=2)
+    rows = pa.table({"k": pa.array([0, 1], pa.int32())})
+    for part in ("x", "y", None, "x"):
+        made.data(rows, ids={"k": 1}, spec_id=1, partition={"p": part}, sequence_number=1)
+    for part in ("x", "y", None):
+        made.equality_deletes(rows, [1], ids={"k": 1}, spec_id=1, partition={"p": part}, sequence_number=2)
+    read: list[int] = []
+    whole = DeleteGroup.key_set
+
+    def watched(group: DeleteGroup, *places: Any) -> Any:
+        read.append(group.number)
+        return whole(group, *places)
+
+    monkeypatch.setattr(DeleteGroup, "key_set", watched)
+    _, staged = found_by_tasks(in_process, made.open(), str(tmp_path / "staging"), Limits(held_keys=4))
+    assert staged.rows == 8
+    assert len(read) == 4
+    assert read[0] == read[3]
 
 
 def test_a_missing_list_is_an_error_and_never_a_file_without_deletes(
