@@ -108,7 +108,6 @@ def spark(generation: Generation, warehouse: Path, tmp_path_factory: pytest.Temp
     scratch = tmp_path_factory.mktemp("spark")
     os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
     os.environ["PYSPARK_PYTHON"] = sys.executable
-    os.environ["PYSPARK_PYTHON"] = sys.executable
     java_options = f"{JAVA_OPTIONS} -Dderby.system.home={scratch} -Dderby.stream.error.file={scratch}/derby.log"
     extensions = [
         "org.apache.iceberg.spark.extensions.IcebergSparkSessionExtensions",
