@@ -52,6 +52,7 @@ SMALL_JOBS = {
 }
 
 
+@pytest.hookimpl(tryfirst=True)  # xdist looks at groups in the same hook
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Every test here needs Spark, and all share the worker process that holds the session."""
     here = Path(__file__).parent
