@@ -23,7 +23,9 @@ def stream(run: Any, spark: Any, tmp_path_factory: pytest.TempPathFactory) -> An
     source = place / "source"
     run(f"CREATE TABLE delta.`{source}` (id INT, v STRING) USING delta")
     for first in (0, 10):
-        run(f"INSERT INTO delta.`{source}` SELECT CAST(id AS INT), concat('v', id) FROM range({first}, {first} + 10, 1, 1)")
+        run(
+            f"INSERT INTO delta.`{source}` SELECT CAST(id AS INT), concat('v', id) FROM range({first}, {first} + 10, 1, 1)"
+        )
 
     def fill(kind: str, where: str, sql: str) -> None:
         frame = spark.readStream.format("delta").option("maxFilesPerTrigger", "1").load(str(source))
