@@ -231,7 +231,7 @@ def _gather(
     waiting = set(futures)
     while waiting:
         done, waiting = wait(waiting, return_when=FIRST_COMPLETED)
-        for future in done:
+        for future in sorted(done, key=futures.__getitem__):
             place = futures[future]
             error = future.exception()
             # Whatever it is, the other tables go on.
