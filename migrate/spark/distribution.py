@@ -30,7 +30,7 @@ from deltaberg.translate.options import ConvertOptions
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-FILES_PER_PART: Final = 50_000
+FILES_PER_PART: Final = 100_000
 
 _FROM_KEY: Final = "spark.deltaberg.distributeFrom"
 _PART_KEY: Final = "spark.deltaberg.filesPerPart"
