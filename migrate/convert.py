@@ -261,6 +261,7 @@ class _Job:
                 runner=runner,
                 target_size=self.options.target_file_size,
                 by_key=by_key if design.keys_in_tasks else nullcontext,
+                on_commit=storage.keep,
             )
             if parts is not None:
                 return parts.write_delta(delta)

@@ -47,12 +47,17 @@ class WrittenDelta:
     rewritten_files: int
 
 
+def _nothing() -> None:
+    """Nobody waits for the commit."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeltaWriter:
     """Writes a design's snapshot into a new Delta table at ``root``.
 
     plan_name: the plan document, relative to it. runner: who rewrites files; target_size: how large they should be.
-    by_key: what equality deletes delete, where somebody else resolves them.
+    by_key: what equality deletes delete, where somebody else resolves them. on_commit: called by ``write`` as soon as
+    the version stands.
     """
 
     source: IcebergSource
@@ -66,6 +71,7 @@ class DeltaWriter:
     runner: RewriteRunner = field(default_factory=InThisProcess)
     target_size: int | None = None
     by_key: Callable[[], AbstractContextManager[DeletedByKey | None]] = nullcontext
+    on_commit: Callable[[], None] = _nothing
 
     def write(self) -> WrittenDelta:
         """Commit version 0. Raises DeltaConflict where a log appeared meanwhile; leaves nothing behind when it fails."""
@@ -94,6 +100,7 @@ class DeltaWriter:
             rules_checked=VOUCHED,
             expected_version=0,
         )
+        self.on_commit()
         transaction.checkpoint_when_due()  # a table without one is whole, and the next writer makes one
         return WrittenDelta(
             commits=((self.position.version or 0, version),),

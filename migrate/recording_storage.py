@@ -45,6 +45,11 @@ class RecordingStorage:
         self._known_folders.clear()
         self._made_folders.clear()
 
+    def keep(self) -> None:
+        """What was written so far stays, also after ``discard``: it is committed, and others may build on it."""
+        self._written.clear()
+        self._made_folders.clear()
+
     def has_written(self, location: str) -> bool:
         """Whether a file was written and not deleted since."""
         return location in self._written

@@ -1,4 +1,4 @@
-"""The cleaners of both formats, on both tables, in every order: the other table still reads every row.
+"""The cleaners of both formats, on both tables, each after every other: the other table still reads every row.
 
 Iceberg's ``remove_orphan_files`` takes nothing younger than a day, so files are dated back before it runs.
 """

@@ -221,7 +221,8 @@ a Delta target outside its source's folder must not be moved alone, nor opened t
 
 ## Cleaners
 
-VACUUM, VACUUM LITE, `expire_snapshots`, `remove_orphan_files` and the clean-up of the log, in every order, on the source and
+VACUUM, VACUUM LITE, `expire_snapshots`, `remove_orphan_files` and the clean-up of the log, each of them
+directly after each of the others, on the source and
 on the target, leave both tables whole (`test_cleaners.py`), because a target carries a guard: `gc.enabled=false` on an Iceberg
 target, a `delta.deletedFileRetentionDuration` of a hundred years on a Delta target. What breaks a table all the same:
 

@@ -12,6 +12,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
+from deltaberg.delta.transaction import Transaction
 from deltaberg.errors import CommitStateUnknown, Conflict, Unsupported, UsageError
 from deltaberg.iceberg.table import Table
 from deltaberg.migrate.convert import ConvertResult, convert
@@ -313,3 +314,18 @@ class TestRefusal:
         source = opened(source_place)
         with pytest.raises(UsageError, match="it is a table of that format already"):
             convert(source, to=source.format)
+
+
+@pytest.mark.parametrize("to", ["delta"], indirect=True)
+def test_a_committed_version_stands_when_its_checkpoint_is_interrupted(
+    run: Convert, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def interrupted(self: Transaction) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patched:
+        patched.setattr(Transaction, "checkpoint_when_due", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            run()
+    assert (tmp_path / "target" / "_delta_log" / f"{0:020d}.json").exists()
+    assert run().already_current
