@@ -5,8 +5,10 @@ from __future__ import annotations
 import datetime as dt
 import json
 import math
+import os
 import re
 import select
+import shutil
 import struct
 import subprocess
 import sys
@@ -37,6 +39,28 @@ def shared() -> Path:
     if not (folder / "corpus").is_dir():
         pytest.skip("../shared is absent")
     return folder
+
+
+@pytest.fixture(scope="session")
+def java() -> None:
+    """For what starts Spark: a skip without Java, and a failure in CI, where Spark must judge."""
+    reason = _without_java()
+    if reason:
+        if os.environ.get("CI") == "true":
+            pytest.fail(f"CI must run Spark: {reason}")
+        pytest.skip(reason)
+
+
+def _without_java() -> str | None:
+    """Why Spark cannot start here; None when it can."""
+    java = Path(os.environ["JAVA_HOME"], "bin", "java") if os.environ.get("JAVA_HOME") else shutil.which("java")
+    if java is None:
+        return "Spark needs Java 17 or later, and no java is on the path"
+    try:
+        subprocess.run([java, "-version"], check=True, capture_output=True, timeout=60)
+    except (OSError, subprocess.SubprocessError) as error:
+        return f"Spark needs Java 17 or later, and {java} does not run: {error}"
+    return None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

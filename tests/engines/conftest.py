@@ -8,8 +8,6 @@ from __future__ import annotations
 
 import json
 import os
-import shutil
-import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -62,18 +60,6 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker(pytest.mark.xdist_group("engines"))
 
 
-def without_java() -> str | None:
-    """Why Spark cannot start here; None when it can."""
-    java = Path(os.environ["JAVA_HOME"], "bin", "java") if os.environ.get("JAVA_HOME") else shutil.which("java")
-    if java is None:
-        return "Spark needs Java 17 or later, and no java is on the path"
-    try:
-        subprocess.run([java, "-version"], check=True, capture_output=True, timeout=60)
-    except (OSError, subprocess.SubprocessError) as error:
-        return f"Spark needs Java 17 or later, and {java} does not run: {error}"
-    return None
-
-
 @pytest.fixture(scope="session")
 def generations() -> tuple[Generation, ...]:
     """All of them; the first is the one of every ordinary run."""
@@ -93,14 +79,11 @@ def warehouse(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="session")
-def spark(generation: Generation, warehouse: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
+def spark(
+    java: None, generation: Generation, warehouse: Path, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Any]:
     """The session: ``spark_catalog`` is Delta's, ``ice`` an Iceberg hadoop catalog, ``registered`` one that holds
     tables given by their metadata file."""
-    reason = without_java()
-    if reason:
-        if os.environ.get("CI") == "true":
-            pytest.fail(f"CI must judge with Spark: {reason}")
-        pytest.skip(reason)
     import pyspark
     from pyspark.sql import SparkSession
 

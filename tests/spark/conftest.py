@@ -5,8 +5,6 @@ from __future__ import annotations
 import importlib.util
 import os
 import pickle
-import shutil
-import subprocess
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
@@ -77,18 +75,6 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker(pytest.mark.xdist_group("spark"))
 
 
-def without_java() -> str | None:
-    """Why Spark cannot start here; None when it can."""
-    java = Path(os.environ["JAVA_HOME"], "bin", "java") if os.environ.get("JAVA_HOME") else shutil.which("java")
-    if java is None:
-        return "Spark needs Java, and no java is on the path"
-    try:
-        subprocess.run([java, "-version"], check=True, capture_output=True, timeout=60)
-    except (OSError, subprocess.SubprocessError) as error:
-        return f"Spark needs Java, and {java} does not run: {error}"
-    return None
-
-
 @pytest.fixture(scope="session")
 def rewrite_cases() -> Any:
     """The module of small tables with files that cannot be shared."""
@@ -99,16 +85,6 @@ def rewrite_cases() -> Any:
     sys.modules[spec.name] = module
     spec.loader.exec_module(module)
     return module
-
-
-@pytest.fixture(scope="session")
-def java() -> None:
-    """For tests that start a Spark of their own."""
-    reason = without_java()
-    if reason:
-        if os.environ.get("CI") == "true":
-            pytest.fail(f"CI must run the Spark engine: {reason}")
-        pytest.skip(reason)
 
 
 @pytest.fixture(scope="session")
