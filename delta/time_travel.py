@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from deltaberg.delta.errors import VersionNotFound
 from deltaberg.delta.log_path import LogFile, LogFileKind
 from deltaberg.delta.log_segment import complete_checkpoints
+from deltaberg.moment import moment_text
 
 
 def available_commits(files: Sequence[LogFile], *, newest: int) -> tuple[LogFile, ...]:
@@ -71,5 +72,7 @@ def _last_at_or_before(commits: Sequence[LogFile], as_of_ms: int, timestamp_of: 
 
 
 def _too_early(as_of_ms: int, oldest_ms: int | None) -> VersionNotFound:
-    oldest = "none can be rebuilt" if oldest_ms is None else f"the oldest that can be rebuilt is of {oldest_ms}"
-    return VersionNotFound(f"Cannot open the table as of {as_of_ms} ms: no version is that old ({oldest})")
+    oldest = (
+        "none can be rebuilt" if oldest_ms is None else f"the oldest that can be rebuilt is of {moment_text(oldest_ms)}"
+    )
+    return VersionNotFound(f"Cannot open the table as of {moment_text(as_of_ms)}: no version is that old ({oldest})")

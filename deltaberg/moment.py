@@ -1,4 +1,4 @@
-"""Points in time as a person writes them."""
+"""Points in time as a person writes and reads them."""
 
 from __future__ import annotations
 
@@ -40,3 +40,12 @@ def moment_ms(moment: str | datetime) -> int:
     except ValueError as error:
         raise UsageError(f"Cannot read the moment {moment!r}: {error}") from error
     return (whole - _EPOCH) // timedelta(milliseconds=1) + milliseconds
+
+
+def moment_text(timestamp_ms: int) -> str:
+    """``2024-05-01 13:30:00.250 UTC`` of milliseconds since 1970-01-01 UTC; a time outside the years 1 to 9999 as its number."""
+    try:
+        at = _EPOCH + timedelta(milliseconds=timestamp_ms)
+    except OverflowError:
+        return f"{timestamp_ms} ms"
+    return f"{at:%Y-%m-%d %H:%M:%S}" + (f".{timestamp_ms % 1000:03d}" if timestamp_ms % 1000 else "") + " UTC"

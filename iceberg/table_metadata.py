@@ -15,6 +15,7 @@ from deltaberg.iceberg.snapshot import Snapshot, SnapshotLogEntry
 from deltaberg.iceberg.snapshot_ref import MAIN_BRANCH, RefType, SnapshotRef
 from deltaberg.iceberg.sort_order import UNSORTED, SortOrder
 from deltaberg.iceberg.statistics_file import PartitionStatisticsFile, StatisticsFile
+from deltaberg.moment import moment_text
 
 MAX_FORMAT_VERSION = 4
 _LOG_KEYS = frozenset({"metadata-file", "timestamp-ms"})
@@ -209,11 +210,11 @@ class TableMetadata:
                 found = entry
         if found is None:
             raise InvalidIcebergRequest(
-                f"Cannot find a snapshot as of {timestamp_ms} ms: the snapshot log has no entry at or before it"
+                f"Cannot find a snapshot as of {moment_text(timestamp_ms)}: the snapshot log has no entry at or before it"
             )
         if found.snapshot_id not in self._snapshots_by_id:
             raise InvalidIcebergRequest(
-                f"Cannot read the table as of {timestamp_ms} ms: snapshot {found.snapshot_id} has expired"
+                f"Cannot read the table as of {moment_text(timestamp_ms)}: snapshot {found.snapshot_id} has expired"
             )
         return self._snapshots_by_id[found.snapshot_id]
 

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import json
 import sys
-from datetime import datetime, timedelta, timezone
 from typing import TYPE_CHECKING, Any
+
+from deltaberg.moment import moment_text
 
 if TYPE_CHECKING:
     from rich.console import Console, RenderableType
@@ -79,14 +80,8 @@ def size(number: int) -> str:
 
 
 def moment(timestamp_ms: int | None) -> str:
-    """UTC to the second; milliseconds only where there are any."""
-    if timestamp_ms is None:
-        return ""
-    try:
-        at = datetime(1970, 1, 1, tzinfo=timezone.utc) + timedelta(milliseconds=timestamp_ms)
-    except OverflowError:
-        return f"{timestamp_ms} ms since 1970"
-    return f"{at:%Y-%m-%d %H:%M:%S}" + (f".{timestamp_ms % 1000:03d}" if timestamp_ms % 1000 else "") + " UTC"
+    """UTC to the second, milliseconds only where there are any; nothing where there is no time."""
+    return "" if timestamp_ms is None else moment_text(timestamp_ms)
 
 
 def plural(number: int, noun: str) -> str:

@@ -5,7 +5,7 @@ from datetime import datetime, timedelta, timezone
 import pytest
 
 from deltaberg.errors import UsageError
-from deltaberg.moment import moment_ms
+from deltaberg.moment import moment_ms, moment_text
 
 
 @pytest.mark.parametrize(
@@ -49,3 +49,16 @@ def test_a_datetime_keeps_its_zone_and_is_utc_without_one() -> None:
     assert moment_ms(datetime(2024, 5, 1, 13, 30)) == 1_714_570_200_000
     assert moment_ms(datetime(2024, 5, 1, 13, 30, tzinfo=timezone(timedelta(hours=2)))) == 1_714_563_000_000
     assert moment_ms(datetime(1969, 12, 31, 23, 59, 59, 999_999, tzinfo=timezone.utc)) == -1
+
+
+@pytest.mark.parametrize(
+    ("timestamp_ms", "text"),
+    [
+        (0, "1970-01-01 00:00:00 UTC"),
+        (1_714_521_600_250, "2024-05-01 00:00:00.250 UTC"),
+        (-1, "1969-12-31 23:59:59.999 UTC"),
+        (2**62, f"{2**62} ms"),
+    ],
+)
+def test_milliseconds_are_written_as_a_moment_in_utc(timestamp_ms: int, text: str) -> None:
+    assert moment_text(timestamp_ms) == text
