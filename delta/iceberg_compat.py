@@ -1,7 +1,9 @@
 """IcebergCompatV1, V2 and V3: what a table must keep so that it can be converted to Iceberg.
 
-PROTOCOL "Iceberg Compatibility V1" and "V2", and the RFC of V3. A rule that is broken is refused by name; nothing is
-switched on behind the caller's back, except by ``with_nested_ids``, which a caller asks for.
+PROTOCOL "Iceberg Compatibility V1" and "V2", and the RFC of V3 (protocol_rfcs/iceberg-compat-v3.md); where these are
+silent, the reference implementations (``IcebergCompat.scala`` and the kernel's ``icebergcompat`` package): a partition
+column is of a primitive type, and V3 is never switched off again (``metadata_change``). A rule that is broken is refused
+by name; nothing is switched on behind the caller's back, except by ``with_nested_ids``, which a caller asks for.
 
 A commit does not open data files, so the rules about what is in them are kept by whoever writes the files: partition
 values stand in them as columns, every column carries its column mapping id as ``field_id``, and from V2 on timestamps are
@@ -11,7 +13,6 @@ int64 and list elements, map keys and map values carry their ids, too.
 from __future__ import annotations
 
 import dataclasses
-import re
 from collections.abc import Iterator
 from enum import Enum
 
@@ -20,6 +21,7 @@ import pyarrow.compute as pc
 
 from deltaberg.delta.actions import Metadata
 from deltaberg.delta.column_mapping import NESTED_IDS, PHYSICAL_NAME, ColumnMapping, MappingMode
+from deltaberg.delta.default_literal import is_literal
 from deltaberg.delta.errors import InvalidDeltaRequest
 from deltaberg.delta.protocol import Protocol
 from deltaberg.delta.schema import walk_fields
@@ -91,11 +93,6 @@ ROW_ID_FIELD_ID = 2147483540
 ROW_COMMIT_VERSION_FIELD_ID = 2147483539
 
 _INTEGERS = (ByteType, ShortType, IntegerType, LongType)
-_LITERAL = re.compile(
-    r"""\s*(?:null|true|false|[+-]?(?:\d+\.?\d*|\.\d+)(?:e[+-]?\d+)?(?:bd|[dflsy])?"""
-    r"""|(?:date|timestamp|timestamp_ntz|timestamp_ltz|x)?\s*(?:'(?:[^'\\]|''|\\.)*'|"(?:[^"\\]|""|\\.)*"))\s*""",
-    re.IGNORECASE | re.DOTALL,
-)
 
 
 def active_version(protocol: Protocol, metadata: Metadata) -> IcebergCompat | None:
@@ -167,16 +164,20 @@ def broken_rules(version: IcebergCompat, protocol: Protocol, metadata: Metadata)
     yield from _broken_types(version, metadata)
     if version is not IcebergCompat.V1:
         yield from _missing_nested_ids(mapping)
+    widens = protocol.supports("typeWidening")
     for path, field in walk_fields(metadata.schema):
-        for change in type_changes(field):
-            if not _convertible(version, change.from_type, change.to_type):
+        for change in type_changes(field) if widens else ():
+            if not _convertible(change.from_type, change.to_type):
                 yield (
                     f"the column {'.'.join(path)!r} was widened from {type_name(change.from_type)} to "
                     f"{type_name(change.to_type)}, which Iceberg cannot promote"
                 )
         default = field.metadata.get("CURRENT_DEFAULT")
-        if version is IcebergCompat.V3 and isinstance(default, str) and not _LITERAL.fullmatch(default):
-            yield f"the default of {'.'.join(path)!r} is {default!r} (expected a literal)"
+        if version is IcebergCompat.V3 and isinstance(default, str) and not is_literal(default, field.type):
+            yield (
+                f"the default of {'.'.join(path)!r} is {default!r} (expected a bare literal of the type "
+                f"{type_name(field.type)}, such as 1.5 or '2024-01-31')"
+            )
 
 
 def _broken_types(version: IcebergCompat, metadata: Metadata) -> Iterator[str]:
@@ -202,7 +203,13 @@ def _missing_nested_ids(mapping: ColumnMapping) -> Iterator[str]:
                 yield f"{'.'.join((*path, *step))!r} has no id (expected one under {NESTED_IDS})"
 
 
-def _convertible(version: IcebergCompat, before: DeltaType, after: DeltaType) -> bool:
+def _convertible(before: DeltaType, after: DeltaType) -> bool:
+    """Whether Iceberg promotes so, too: the list of V3's RFC, which is what Iceberg v2 allows ("Schema Evolution").
+
+    A column that was void is in no file, so there is nothing to promote.
+    """
+    if before == after or isinstance(before, VoidType):
+        return True
     match before, after:
         case (ByteType() | ShortType() | IntegerType(), ShortType() | IntegerType() | LongType()):
             return _INTEGERS.index(type(before)) < _INTEGERS.index(type(after))

@@ -123,6 +123,10 @@ def test_ids_that_are_there_stay() -> None:
             "was widened from date to timestamp_ntz",
         ),
         (metadata(V3, field_metadata={"CURRENT_DEFAULT": "rand()"}), r"the default of 'id' is 'rand\(\)'"),
+        (
+            metadata(V3, field_metadata={"CURRENT_DEFAULT": "'seven'"}),
+            r"is \"'seven'\" \(expected a bare literal of the type long, such as",
+        ),
     ],
 )
 def test_broken_rules(made: Metadata, message: str) -> None:
@@ -137,14 +141,21 @@ def test_broken_rules(made: Metadata, message: str) -> None:
         metadata(V1, LongType(), TimestampNtzType(), StringType()),
         metadata(V2, *NESTED, DecimalType(precision=38, scale=3), DateType(), partitioned=False),
         metadata({**V3, "delta.enableDeletionVectors": "true"}, VariantType(), *NESTED),
-        metadata(V3, field_metadata={"CURRENT_DEFAULT": " -12.5e3 "}),
-        metadata(V3, field_metadata={"CURRENT_DEFAULT": "'it''s'"}),
+        metadata(V3, field_metadata={"CURRENT_DEFAULT": "-12"}),
+        metadata(V2, field_metadata={"CURRENT_DEFAULT": "rand()"}),
+        metadata(V2, field_metadata={"delta.typeChanges": [{"fromType": "long", "toType": "long"}]}),
+        metadata(V2, field_metadata={"delta.typeChanges": [{"fromType": "void", "toType": "long"}]}),
         metadata(V2, field_metadata={"delta.typeChanges": [{"fromType": "short", "toType": "long"}]}),
         metadata({}, VoidType(), mode=MappingMode.NONE),
     ],
 )
 def test_kept_rules(made: Metadata) -> None:
     check_table(protocol(made), made)
+
+
+def test_type_changes_do_not_count_where_type_widening_is_not_supported() -> None:
+    made = metadata(V2, field_metadata={"delta.typeChanges": [{"fromType": "integer", "toType": "double"}]})
+    check_table(new_protocol(features_in_use(made) - {"typeWidening"}), made)
 
 
 def test_a_missing_nested_id_is_named() -> None:
