@@ -18,6 +18,7 @@ from deltaberg.delta.types import (
 )
 
 _COLLATIONS = "__COLLATIONS"
+_PHYSICAL_NAME = "delta.columnMapping.physicalName"
 _MAX_DEPTH = 200
 
 
@@ -82,12 +83,39 @@ def _walk(delta_type: DeltaType, path: tuple[str, ...]) -> Iterator[tuple[tuple[
 
 
 def _field_to_json(field: StructField) -> dict[str, object]:
-    return {
-        "name": field.name,
-        "type": type_to_json(field.type),
-        "nullable": field.nullable,
-        "metadata": dict(field.metadata),
-    }
+    metadata = dict(field.metadata)
+    collations = dict(_collations(field.type, ()))
+    if collations:
+        known = _own_collations(field.name, metadata)
+        own = str(metadata.get(_PHYSICAL_NAME, field.name))
+        stated = metadata.get(_COLLATIONS)
+        missing = {".".join((own, *path)): name for path, name in collations.items() if ".".join(path) not in known}
+        metadata[_COLLATIONS] = {**(stated if isinstance(stated, dict) else {}), **missing}
+    return {"name": field.name, "type": type_to_json(field.type), "nullable": field.nullable, "metadata": metadata}
+
+
+def _collations(delta_type: DeltaType, path: tuple[str, ...]) -> Iterator[tuple[tuple[str, ...], str]]:
+    """Collations of a field's strings, by path relative to it; structs state those of their fields themselves."""
+    match delta_type:
+        case StringType(collation=collation) if collation is not None:
+            yield path, collation
+        case ArrayType(element_type=element):
+            yield from _collations(element, (*path, "element"))
+        case MapType(key_type=key, value_type=value):
+            yield from _collations(key, (*path, "key"))
+            yield from _collations(value, (*path, "value"))
+
+
+def _own_collations(name: str, metadata: Mapping[str, object]) -> dict[str, str]:
+    """What a field's metadata says, by path relative to it. Keys begin with its name or its physical name."""
+    found = metadata.get(_COLLATIONS)
+    result = {}
+    for path, collation in found.items() if isinstance(found, dict) else ():
+        for own in (name, str(metadata.get(_PHYSICAL_NAME, name))):
+            if path == own or str(path).startswith(f"{own}."):
+                result[str(path).removeprefix(own).removeprefix(".")] = str(collation)
+                break
+    return result
 
 
 def _parse_type(value: object, where: str, depth: int, collations: Mapping[str, str]) -> DeltaType:
@@ -154,11 +182,7 @@ def _parse_field(value: object, where: str, depth: int) -> StructField:
         metadata = {}
     if not isinstance(metadata, dict):
         raise CorruptLog(f"Cannot read the table's schema: the metadata of {where}.{name} is {metadata!r}")
-    collations = metadata.get(_COLLATIONS)
-    paths = {
-        str(path).removeprefix(name).removeprefix("."): str(collation)
-        for path, collation in (collations.items() if isinstance(collations, dict) else ())
-    }
+    paths = _own_collations(name, metadata)
     return StructField(
         name=name,
         type=_parse_type(_required(value, "type", f"{where}.{name}"), f"{where}.{name}", depth + 1, paths),

@@ -15,7 +15,7 @@ from deltaberg.delta.protocol import Protocol
 from deltaberg.delta.schema import walk_fields
 from deltaberg.delta.types import ArrayType, DeltaType, MapType, StructType, VoidType
 
-_NOT_WRITABLE = {
+NOT_WRITABLE = {
     "icebergWriterCompatV1": "its rules are those of Iceberg writers, which deltaberg does not check",
     "icebergWriterCompatV3": "its rules are those of Iceberg writers, which deltaberg does not check",
     "redirectWriterOnly-preview": "writes go to the table that the property delta.redirectWriterOnly-preview names",
@@ -48,7 +48,7 @@ def require_writable(protocol: Protocol) -> None:
             "or drop the feature",
             feature=name,
         )
-    for name, reason in _NOT_WRITABLE.items():
+    for name, reason in NOT_WRITABLE.items():
         if protocol.supports(name):
             raise UnsupportedDeltaFeature(f"Cannot write a table with the feature {name}: {reason}", feature=name)
 

@@ -226,3 +226,33 @@ def test_nesting_deeper_than_any_reader_goes_is_refused() -> None:
         deep = {"type": "array", "elementType": deep, "containsNull": True}
     with pytest.raises(CorruptLog, match="levels deep"):
         parse_schema(field_text(type=deep))
+
+
+def test_collations_of_types_are_written_into_the_metadata_of_their_field() -> None:
+    lists = ArrayType(element_type=MapType(key_type=StringType(collation="icu.UNICODE"), value_type=StringType()))
+    inner = StructType(fields=(StructField(name="x", type=StringType(collation="spark.UTF8_LCASE")),))
+    physical = {"delta.columnMapping.physicalName": "col-1"}
+    schema = StructType(
+        fields=(
+            StructField(name="a", type=lists, metadata=physical),
+            StructField(name="s", type=inner),
+            StructField(name="plain", type=StringType()),
+        )
+    )
+    text = schema_to_json(schema)
+    a, s, plain = json.loads(text)["fields"]
+    assert a["metadata"] == {**physical, "__COLLATIONS": {"col-1.element.key": "icu.UNICODE"}}
+    assert s["metadata"] == plain["metadata"] == {}
+    assert s["type"]["fields"][0]["metadata"] == {"__COLLATIONS": {"x": "spark.UTF8_LCASE"}}
+    again = parse_schema(text)
+    assert again.field("a").type == lists
+    assert again.field("s").type.field("x").type == StringType(collation="spark.UTF8_LCASE")
+    assert schema_to_json(again) == text
+
+
+def test_collations_under_the_former_name_of_a_renamed_field_are_kept() -> None:
+    metadata = {"delta.columnMapping.physicalName": "old", "__COLLATIONS": {"old": "icu.UNICODE"}}
+    fields = [{"name": "new", "type": "string", "nullable": True, "metadata": metadata}]
+    schema = parse_schema(json.dumps({"type": "struct", "fields": fields}))
+    assert schema.field("new").type == StringType(collation="icu.UNICODE")
+    assert json.loads(schema_to_json(schema))["fields"] == fields
