@@ -25,6 +25,8 @@ import pyarrow.parquet as pq
 import pytest
 from hypothesis import settings
 
+from tests.independent_readers import asked
+
 # No test is timed: a busy machine must not fail one.
 settings.register_profile("untimed", deadline=None)
 settings.load_profile("untimed")
@@ -215,7 +217,7 @@ class ReaderProcess:
         self._process: subprocess.Popen[str] | None = None
 
     def read(self, engine: str, table: Path, version: int | None = None) -> pa.Table | str:
-        """The rows, or the engine's words when it could not read them."""
+        """The rows, or a text that names the engine's version, its query and the file, and has its words behind the colon."""
         if self._process is None:
             self._process = subprocess.Popen(
                 self._command,
@@ -237,9 +239,11 @@ class ReaderProcess:
             answer = self._process.stdout.readline() if ready else ""
             if not answer:
                 self.stop()
-                return f"{engine}: " + ("the process aborted" if ready else "no answer")
+                return f"{asked(engine, str(table), at)}: " + ("the process aborted" if ready else "no answer")
         result = json.loads(answer.removeprefix("READ "))
-        return f"{engine}: {result['error']}" if "error" in result else pq.read_table(self._out)
+        if "error" in result:
+            return f"{asked(engine, str(table), at)}: {result['error']}"
+        return pq.read_table(self._out)
 
     def stop(self) -> None:
         if self._process is not None:

@@ -3,7 +3,7 @@
 usage: independent_readers.py [ORACLE.py]
 
 A request is a JSON line {"engine", "table", "version", "out"} on standard input: ``table`` is a ``*.metadata.json`` for an
-Iceberg reader and a folder for a Delta reader. The answer is a line ``READ {"rows": n}`` or ``READ {"error": text}``; the
+Iceberg reader and a folder for a Delta reader; ``s3:`` URLs take AWS_ENDPOINT_URL and the keys from the environment. The answer is a line ``READ {"rows": n}`` or ``READ {"error": text}``; the
 rows are in the Parquet file ``out``. ORACLE.py: a module whose ENGINES are taken before those here.
 """
 
@@ -11,14 +11,46 @@ from __future__ import annotations
 
 import importlib.util
 import json
+import os
 import sys
 import sysconfig
 from collections.abc import Callable
+from dataclasses import dataclass
+from importlib import metadata
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 import pyarrow as pa
 import pyarrow.parquet as pq
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Asked:
+    """The package that reads, and what it is asked, as a failure names them; ``{table}`` and ``{at}`` are filled in."""
+
+    package: str
+    query: str
+    at: str = ", version={}"
+
+    def of(self, table: str, version: str | None) -> str:
+        at = self.at.format(int(version)) if version else ""
+        return self.query.format(table=table, at=at)
+
+
+QUERIES = {
+    "duckdb-iceberg": Asked(
+        package="duckdb", query="SELECT * FROM iceberg_scan('{table}'{at})", at=", snapshot_from_id = {}"
+    ),
+    "duckdb-delta": Asked(package="duckdb", query="SELECT * FROM delta_scan('{table}'{at})", at=", version = {}"),
+    "pyiceberg": Asked(
+        package="pyiceberg", query="StaticTable.from_metadata('{table}').scan({at})", at="snapshot_id={}"
+    ),
+    "deltalake": Asked(package="deltalake", query="SELECT * FROM DeltaTable('{table}'{at})"),
+    "datafusion-delta": Asked(package="datafusion", query="SELECT * FROM DeltaTable('{table}'{at})"),
+    "polars-delta": Asked(package="polars", query="scan_delta('{table}'{at})"),
+    "polars-iceberg": Asked(package="polars", query="scan_iceberg('{table}'{at})", at=", snapshot_id={}"),
+}
 
 
 def duckdb(sql: str, *extensions: str) -> pa.Table:
@@ -26,26 +58,39 @@ def duckdb(sql: str, *extensions: str) -> pa.Table:
 
     site = Path(sysconfig.get_paths()["purelib"])
     connection = duckdb.connect(config={"allow_unsigned_extensions": "true"})
-    for name in extensions:
+    for name in (*extensions, *(("httpfs",) if "'s3://" in sql else ())):
         connection.execute(f"LOAD '{next(site.glob(f'duckdb_extension_{name}/extensions/*/{name}.duckdb_extension'))}'")
+    if "'s3://" in sql:
+        endpoint = urlsplit(os.environ["AWS_ENDPOINT_URL"])
+        connection.execute(
+            f"CREATE SECRET (TYPE s3, KEY_ID '{os.environ['AWS_ACCESS_KEY_ID']}', "
+            f"SECRET '{os.environ['AWS_SECRET_ACCESS_KEY']}', REGION '{os.environ['AWS_REGION']}', "
+            f"ENDPOINT '{endpoint.netloc}', URL_STYLE 'path', USE_SSL {endpoint.scheme == 'https'})"
+        )
     connection.execute("SET TimeZone = 'UTC'")
     return connection.execute(sql).to_arrow_table()
 
 
 def duckdb_iceberg(table: str, version: str | None) -> pa.Table:
-    at = f", snapshot_from_id = {int(version)}" if version else ""
-    return duckdb(f"SELECT * FROM iceberg_scan('{table}'{at})", "avro", "iceberg")
+    return duckdb(QUERIES["duckdb-iceberg"].of(table, version), "avro", "iceberg")
 
 
 def duckdb_delta(table: str, version: str | None) -> pa.Table:
-    at = f", version = {int(version)}" if version else ""
-    return duckdb(f"SELECT * FROM delta_scan('{table}'{at})", "delta")
+    return duckdb(QUERIES["duckdb-delta"].of(table, version), "delta")
 
 
 def pyiceberg(table: str, version: str | None) -> pa.Table:
     from pyiceberg.table import StaticTable
 
-    return StaticTable.from_metadata(table).scan(snapshot_id=int(version) if version else None).to_arrow()
+    named = {
+        "s3.endpoint": "AWS_ENDPOINT_URL",
+        "s3.access-key-id": "AWS_ACCESS_KEY_ID",
+        "s3.secret-access-key": "AWS_SECRET_ACCESS_KEY",
+        "s3.region": "AWS_REGION",
+    }
+    properties = {key: os.environ[name] for key, name in named.items() if name in os.environ}
+    opened = StaticTable.from_metadata(table, properties)
+    return opened.scan(snapshot_id=int(version) if version else None).to_arrow()
 
 
 def delta_rs(table: str, version: str | None) -> pa.Table:
@@ -85,6 +130,12 @@ ENGINES: dict[str, Callable[[str, str | None], Any]] = {
     "polars-delta": polars_delta,
     "polars-iceberg": polars_iceberg,
 }
+
+
+def asked(engine: str, table: str, version: str | None) -> str:
+    """``duckdb 1.5.5 cannot answer SELECT * FROM delta_scan('/t')``."""
+    known = QUERIES[engine]
+    return f"{known.package} {metadata.version(known.package)} cannot answer {known.of(table, version)}"
 
 
 def plain(kind: pa.DataType) -> pa.DataType:

@@ -6,6 +6,7 @@ deletion vectors) is given as arrays aligned with the batch.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping
 
 import numpy as np
@@ -23,6 +24,7 @@ from deltaberg.translate.statistics import (
     written_to_iceberg_metrics,
 )
 
+_TOP_FOLDER = re.compile(r"/|[A-Za-z][A-Za-z0-9+.\-]*://[^/]*/")
 _URI_SAFE = frozenset("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_.~!$&'()*+,;=:@/")
 
 
@@ -129,23 +131,31 @@ def iceberg_to_delta_adds(
 
 
 def encode_paths(locations: pa.Array, table_root: str) -> pa.Array:
-    """``add.path`` of locations: relative to the table's folder where they are on the same disk, else absolute; URI-encoded.
+    """``add.path`` of locations: relative to the table's folder where they are on the same disk or in the same bucket, else
+    absolute; URI-encoded.
 
-    A local file outside the folder is reached by ``../``. Spark spells an absolute path anew when it removes the file
+    A file outside the folder is reached by ``../``. Spark spells an absolute path anew when it removes the file
     (``/a`` becomes ``file:///a``), readers that compare spellings then still see it; its writer of deletion vectors fails on
-    absolute paths, and DuckDB takes those with ``file:`` for relative ones. ``../`` is read and written by all of them.
+    absolute paths; and DuckDB takes those with a scheme for relative ones. ``../`` is read and written by all of them.
     """
     folder = table_root if table_root.endswith("/") else f"{table_root}/"
+    top = _top_folder(folder)
     relative, below, up = locations, pc.starts_with(locations, folder), ""
     inside = below
     while True:
         relative = pc.if_else(inside, _prefixed(up, pc.utf8_slice_codeunits(locations, len(folder))), relative)
-        if folder == "/" or not folder.startswith("/") or pc.all(below, min_count=0).as_py():
+        if folder == top or pc.all(below, min_count=0).as_py():
             break
         folder, up = f"{folder[:-1].rpartition('/')[0]}/", f"{up}../"
         inside = pc.and_(pc.invert(below), pc.starts_with(locations, folder))
         below = pc.or_(below, inside)
     return _protect_colon(encode_uri(relative), below)
+
+
+def _top_folder(folder: str) -> str:
+    """``/`` of a disk, ``s3://bucket/`` of a store: what no ``../`` leaves (RFC 3986 section 5.2.4)."""
+    found = _TOP_FOLDER.match(folder)
+    return found.group() if found else folder
 
 
 def _prefixed(prefix: str, texts: pa.Array) -> pa.Array:

@@ -218,6 +218,8 @@ delta-rs read the same rows (`test_write_on_top.py`). Files outside a Delta targ
 with `../`. An absolute path would be read, too, but Spark spells it anew when it removes the file, so that delta-rs 1.6.6 and
 DuckDB 1.5.5 read the removed rows and the new ones, and its DELETE, UPDATE and MERGE with deletion vectors fail on it. Therefore
 a Delta target outside its source's folder must not be moved alone, nor opened through a symbolic link that stands elsewhere.
+In a bucket it is the same (`tests/migrate/test_object_stores.py`). Files in another bucket than the Delta target can only have
+an absolute path: such a table stops delta-rs 1.6.6 (no object store for the other bucket) and DuckDB 1.5.5 (HTTP 404).
 
 ## Cleaners
 

@@ -45,13 +45,31 @@ def test_a_reader_gets_back_the_location_whatever_it_is_called(parts: list[list[
     assert location_array(paths, root).to_pylist() == locations.to_pylist()
 
 
-def test_a_file_of_a_store_outside_the_table_keeps_its_absolute_location() -> None:
-    locations = pa.array(["/w/x.parquet", "s3://bucket/u/x.parquet", "s3://bucket/t/x.parquet"])
-    assert encode_paths(locations, "s3://bucket/t").to_pylist() == [
-        "/w/x.parquet",
-        "s3://bucket/u/x.parquet",
-        "x.parquet",
-    ]
+@pytest.mark.parametrize(
+    ("location", "path"),
+    [
+        ("s3://bucket/w/t/x.parquet", "x.parquet"),
+        ("s3://bucket/w/t2/x.parquet", "../t2/x.parquet"),
+        ("s3://bucket/a b/50%/x.parquet", "../../a%20b/50%25/x.parquet"),
+        ("s3://bucket/x.parquet", "../../x.parquet"),
+        ("s3://other/w/t/x.parquet", "s3://other/w/t/x.parquet"),
+        ("s3://bucket2/x.parquet", "s3://bucket2/x.parquet"),
+        ("gs://bucket/w/t/x.parquet", "gs://bucket/w/t/x.parquet"),
+        ("/w/t/x.parquet", "/w/t/x.parquet"),
+    ],
+)
+@pytest.mark.parametrize("root", ["s3://bucket/w/t", "s3://bucket/w/t/"])
+def test_a_path_is_relative_in_the_same_bucket_and_absolute_in_another(root: str, location: str, path: str) -> None:
+    paths = encode_paths(pa.array([location]), root)
+    assert paths.to_pylist() == [path]
+    assert location_array(paths, root).to_pylist() == [location]
+
+
+@pytest.mark.parametrize("root", ["s3://bucket", "s3://bucket/", "abfss://box@account.dfs.core.windows.net/"])
+def test_a_table_can_stand_at_the_top_of_a_bucket(root: str) -> None:
+    top = root.rstrip("/")
+    locations = pa.array([f"{top}/x.parquet", f"{top}/a/x.parquet", "s3://bucket2/x.parquet"])
+    assert encode_paths(locations, root).to_pylist() == ["x.parquet", "a/x.parquet", "s3://bucket2/x.parquet"]
 
 
 @given(st.lists(st.lists(st.sampled_from(["w", "t", "a b", "50%"]), min_size=1, max_size=4), max_size=5))
