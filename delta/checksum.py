@@ -1,8 +1,9 @@
 """Version checksums, ``N.crc``: what the writer says the table is, compared with what the log says.
 
 PROTOCOL "Version Checksum File". The file is optional, and one that cannot be parsed counts as absent. Where it can be
-parsed, a difference in protocol, metadata, number and size of files or of deletion vectors is an error, because one of
-the two has lost something; histograms, transactions and domains, which writers may leave out or cut, are not compared.
+parsed, a difference in protocol or metadata is an error, since engines take these from either file; a difference in number
+and size of files or of deletion vectors means that one of the two has lost something, and it is for the caller to say
+whether that is an error (files are read from the log alone) or is reported; histograms, transactions and domains, which writers may leave out or cut, are not compared.
 """
 
 from __future__ import annotations
@@ -69,6 +70,12 @@ class VersionChecksum:
 
     def check_files(self, totals: FileTotals) -> None:
         """Raise CorruptLog naming version, file and field where the sums over all live files differ."""
+        difference = self.difference(totals)
+        if difference is not None:
+            raise self._differs(*difference)
+
+    def difference(self, totals: FileTotals) -> tuple[str, int, int] | None:
+        """The first field in which the sums over all live files differ, what it says and what was found."""
         for key, expected, found in (
             ("numFiles", self.num_files, totals.num_files),
             ("tableSizeBytes", self.table_size_bytes, totals.size_in_bytes),
@@ -76,7 +83,8 @@ class VersionChecksum:
             ("numDeletedRecordsOpt", self.num_deleted_records, totals.num_deleted_records),
         ):
             if expected is not None and expected != found:
-                raise self._differs(key, expected, found)
+                return key, expected, found
+        return None
 
     def _differs(self, key: str, expected: object, found: object) -> CorruptLog:
         return CorruptLog(

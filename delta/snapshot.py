@@ -198,17 +198,23 @@ class Snapshot:
         """Batches of ``add_schema`` from live rows of the log, such as some of ``tail.adds``."""
         return in_order(lambda batch: add_rows_with_stats(batch, self.add_schema), rows)
 
-    def check_parts(self, totals: FileTotals, *, repeated: bool) -> None:
+    def checksum_difference(self, totals: FileTotals) -> str | None:
+        """In what the version's checksum file differs from the sums over all live files; None: in nothing, or no file."""
+        found = None if self._checksum is None else self._checksum.difference(totals)
+        return None if found is None else f"{found[0]}: checksum {found[1]}, log {found[2]}"
+
+    def check_parts(self, totals: FileTotals | None, *, repeated: bool) -> None:
         """What ``add_files`` checks at its end, for files that were read in parts.
 
-        totals: of all of them. repeated: whether some fingerprint of a path (``path_fingerprints``) occurred twice;
+        totals: of all of them; None: they are not compared. repeated: whether some fingerprint of a path
+        (``path_fingerprints``) occurred twice;
         then the log is read once more. Raises CorruptLog.
         """
         with error_context(table=self.table_root, version=self.version):
             if repeated:
                 for _ in self.add_files(check_totals=False):
                     pass
-            if self._checksum is not None:
+            if self._checksum is not None and totals is not None:
                 self._checksum.check_files(totals)
 
     def remove_files(self) -> Iterator[pa.RecordBatch]:

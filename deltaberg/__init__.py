@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from deltaberg.migrate.convert import ConvertResult
     from deltaberg.migrate.history import HistoryReport
     from deltaberg.migrate.inspection import Inspection
-    from deltaberg.migrate.plan import Plan
+    from deltaberg.migrate.plan_document import Plan
     from deltaberg.migrate.verify import VerifyReport
     from deltaberg.table_scan import TableScan
     from deltaberg.translate.options import ConvertOptions
@@ -65,7 +65,7 @@ _HOMES = {
     "deltaberg.migrate.convert": ("ConvertResult",),
     "deltaberg.migrate.history": ("HistoryReport",),
     "deltaberg.migrate.inspection": ("Inspection",),
-    "deltaberg.migrate.plan": ("Plan",),
+    "deltaberg.migrate.plan_document": ("Plan",),
     "deltaberg.migrate.verify": ("VerifyReport",),
     "deltaberg.table_scan": ("TableScan",),
     "deltaberg.translate.options": ("ConvertOptions",),

@@ -18,13 +18,14 @@ from deltaberg.migrate.engine import Progress, rows_checker
 from deltaberg.migrate.history import HistoryReport
 from deltaberg.migrate.history import history as list_history
 from deltaberg.migrate.inspection import Inspection, inspect_table
-from deltaberg.migrate.plan import Plan
 from deltaberg.migrate.plan import plan as make_plan
+from deltaberg.migrate.plan_document import Plan
+from deltaberg.migrate.refusal import STOPS_AT_SOURCE, Refused, refused_by_source, unopened
 from deltaberg.migrate.source import Source, TableFormat, open_source
 from deltaberg.migrate.verify import VerifyReport
 from deltaberg.migrate.verify import verify as compare
 from deltaberg.moment import moment_ms
-from deltaberg.storage import absolute_location, open_storage
+from deltaberg.storage import absolute_location, canonical_location, open_storage
 from deltaberg.table_scan import TableScan, scan_source
 from deltaberg.translate.options import ConvertOptions
 
@@ -82,10 +83,14 @@ def history(table: TablePath, **where: Unpack[Where]) -> HistoryReport:
 
 
 def plan(source: TablePath, *, to: FormatName, options: ConvertOptions | None = None, **where: Unpack[Where]) -> Plan:
-    """What a conversion would share, translate, rewrite and refuse, and why. Writes nothing."""
+    """What a conversion would share, translate, rewrite and refuse, and why. Writes nothing.
+
+    A source that is there but cannot be read (no table, corrupt, of an unknown feature) is a plan with one refusal.
+    """
     location = _location(source)
     with error_context(table=location):
-        return make_plan(_open(location, where, convert_to=to), to=to, options=options)
+        opened = _source(location, where, to)
+        return opened if isinstance(opened, Plan) else make_plan(opened, to=to, options=options)
 
 
 def convert(
@@ -100,12 +105,15 @@ def convert(
 ) -> ConvertResult:
     """Write the table of the other format over the same data files.
 
-    Raises Unsupported where the plan refuses; nothing is written then.
+    Raises Unsupported where the plan refuses, with the plan as ``plan``; nothing is written then.
     """
     location = _location(source)
     with error_context(table=location):
+        opened = _source(location, where, to)
+        if isinstance(opened, Plan):
+            raise Refused(opened)
         return run_conversion(
-            _open(location, where, convert_to=to),
+            opened,
             to=to,
             target=None if target is None else _location(target),
             options=options,
@@ -161,6 +169,17 @@ def _no_table_of(wanted: TableFormat, location: str) -> NoReturn:
 
 def _location(table: TablePath) -> str:
     return absolute_location(os.fspath(table))
+
+
+def _source(location: str, where: Where, to: FormatName) -> Source | Plan:
+    """The table to convert, or the plan that says why it cannot be opened."""
+    # What a person typed is theirs to correct, not the table's.
+    canonical_location(location)
+    try:
+        with error_context(table=location):
+            return _open(location, where, convert_to=to)
+    except STOPS_AT_SOURCE as error:
+        return refused_by_source(error, source=unopened(location, format=TableFormat(to).other.value), to=to)
 
 
 def _open(location: str, where: Where, *, convert_to: FormatName | None = None) -> Source:

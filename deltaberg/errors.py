@@ -3,6 +3,7 @@
     DeltabergError                       exit 1   something failed
     ├── UsageError                       exit 2   the request itself makes no sense
     ├── Unsupported                      exit 3   refused: a feature that cannot be carried or read exactly
+    │   └── migrate.refusal.Refused      exit 3   a conversion that its plan refuses
     ├── VerificationFailed               exit 4   two tables differ
     ├── Conflict                         exit 5   somebody else committed, or the source or target drifted
     ├── CommitStateUnknown               exit 1   the outcome of a commit could not be learnt: touch nothing

@@ -15,6 +15,8 @@ _INT_MAX = 2**31 - 1
 _INT_MIN = -(2**31)
 _LONG_MAX = 2**63 - 1
 _LONG_MIN = -(2**63)
+# As signed number it would be -1, which says that there is no snapshot.
+_UNSIGNED_NO_SNAPSHOT = 2**64 - 1
 _SHOWN = 60
 _T = TypeVar("_T")
 
@@ -47,6 +49,11 @@ def as_int(value: object, path: str, *, low: int = _INT_MIN, high: int = _INT_MA
 def as_long(value: object, path: str, *, low: int = _LONG_MIN) -> int:
     """A JSON integer that fits in 64 bits."""
     return as_int(value, path, low=low, high=_LONG_MAX)
+
+
+def signed_snapshot_id(value: int) -> int:
+    """The signed form of a snapshot id. Ids are 64-bit longs, and some writers state the same bits as an unsigned number."""
+    return value - 2**64 if _LONG_MAX < value < _UNSIGNED_NO_SNAPSHOT else value
 
 
 def as_text(value: object, path: str) -> str:
@@ -114,6 +121,14 @@ class JsonObject:
 
     def optional_long(self, key: str, *, low: int = _LONG_MIN) -> int | None:
         return self.long(key, low=low) if self.has(key) else None
+
+    def snapshot_id(self, key: str) -> int:
+        """A snapshot id in its signed form."""
+        value = self.raw(key)
+        return as_long(signed_snapshot_id(value) if isinstance(value, int) else value, self.at(key))
+
+    def optional_snapshot_id(self, key: str) -> int | None:
+        return self.snapshot_id(key) if self.has(key) else None
 
     def text(self, key: str) -> str:
         return as_text(self.raw(key), self.at(key))

@@ -103,9 +103,9 @@ class Snapshot:
         if node.has("summary") and OPERATION not in summary:
             raise rejected(node.at("summary"), "a summary with an operation", summary)
         return cls(
-            snapshot_id=node.long("snapshot-id"),
+            snapshot_id=node.snapshot_id("snapshot-id"),
             timestamp_ms=node.long("timestamp-ms"),
-            parent_snapshot_id=node.optional_long("parent-snapshot-id"),
+            parent_snapshot_id=node.optional_snapshot_id("parent-snapshot-id"),
             sequence_number=node.optional_long("sequence-number", low=0) or 0,
             manifest_list=manifest_list,
             manifests=None if manifest_list is not None else manifests,
@@ -135,7 +135,7 @@ class SnapshotLogEntry:
         """Parse a log entry. Raises CorruptMetadata."""
         node = JsonObject(value, path)
         return cls(
-            snapshot_id=node.long("snapshot-id"),
+            snapshot_id=node.snapshot_id("snapshot-id"),
             timestamp_ms=node.long("timestamp-ms"),
             extra=node.extra(_LOG_KEYS),
         )

@@ -60,7 +60,7 @@ class SnapshotRef:
         if kind not in ("branch", "tag"):
             raise rejected(node.at("type"), '"branch" or "tag"', kind)
         return cls(
-            snapshot_id=node.long("snapshot-id"),
+            snapshot_id=node.snapshot_id("snapshot-id"),
             type=RefType(kind),
             min_snapshots_to_keep=node.optional_integer("min-snapshots-to-keep"),
             max_snapshot_age_ms=node.optional_long("max-snapshot-age-ms"),

@@ -51,7 +51,7 @@ class StatisticsBlob:
         node.raw("fields")
         return cls(
             type=node.text("type"),
-            snapshot_id=node.long("snapshot-id"),
+            snapshot_id=node.snapshot_id("snapshot-id"),
             sequence_number=node.long("sequence-number"),
             fields=node.integers("fields"),
             properties=node.text_map("properties"),
@@ -89,7 +89,7 @@ class StatisticsFile:
         """Parse a statistics file object. Raises CorruptMetadata."""
         node = JsonObject(value, path)
         return cls(
-            snapshot_id=node.long("snapshot-id"),
+            snapshot_id=node.snapshot_id("snapshot-id"),
             statistics_path=node.text("statistics-path"),
             file_size_in_bytes=node.long("file-size-in-bytes", low=0),
             file_footer_size_in_bytes=node.long("file-footer-size-in-bytes", low=0),
@@ -122,7 +122,7 @@ class PartitionStatisticsFile:
         """Parse a partition statistics file object. Raises CorruptMetadata."""
         node = JsonObject(value, path)
         return cls(
-            snapshot_id=node.long("snapshot-id"),
+            snapshot_id=node.snapshot_id("snapshot-id"),
             statistics_path=node.text("statistics-path"),
             file_size_in_bytes=node.long("file-size-in-bytes", low=0),
             extra=node.extra(_PARTITION_KEYS),

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 
 from deltaberg.iceberg.encryption_key import EncryptionKey
 from deltaberg.iceberg.errors import CorruptMetadata, InvalidIcebergRequest
-from deltaberg.iceberg.json_object import JsonObject
+from deltaberg.iceberg.json_object import JsonObject, signed_snapshot_id
 from deltaberg.iceberg.name_mapping import NAME_MAPPING_PROPERTY, NameMapping
 from deltaberg.iceberg.partition_spec import PartitionSpec
 from deltaberg.iceberg.schema import Schema
@@ -179,8 +179,8 @@ class TableMetadata:
         return found
 
     def snapshot_by_id(self, snapshot_id: int) -> Snapshot:
-        """Raises InvalidIcebergRequest when the table has no such snapshot."""
-        found = self._snapshots_by_id.get(snapshot_id)
+        """By its id, signed or unsigned. Raises InvalidIcebergRequest when the table has no such snapshot."""
+        found = self._snapshots_by_id.get(signed_snapshot_id(snapshot_id))
         if found is None:
             raise InvalidIcebergRequest(
                 f"Cannot find snapshot {snapshot_id}: the table has {len(self.snapshots)} snapshots, none with this id"

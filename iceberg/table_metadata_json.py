@@ -111,7 +111,7 @@ def metadata_from_json(value: object, *, table_location: str | None = None) -> T
     schemas, current_schema_id = _schemas(node, version)
     specs, default_spec_id = _specs(node, version)
     orders, default_order_id = _sort_orders(node, version)
-    current = node.optional_long("current-snapshot-id")
+    current = node.optional_snapshot_id("current-snapshot-id")
     current = None if current == _NO_SNAPSHOT else current
     last_partition_id = _required_from(2, version, node, "last-partition-id", node.optional_integer)
     metadata = TableMetadata(

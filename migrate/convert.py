@@ -12,7 +12,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 from deltaberg.delta.log_path import commit_name, log_folder
-from deltaberg.errors import CommitStateUnknown, Conflict, Unsupported, UsageError
+from deltaberg.errors import CommitStateUnknown, Conflict, UsageError
 from deltaberg.migrate.delta_entries import HIDDEN_FOLDER
 from deltaberg.migrate.delta_replay import DeltaReplay
 from deltaberg.migrate.delta_target import DeltaDesign
@@ -24,9 +24,11 @@ from deltaberg.migrate.iceberg_target import IcebergDesign
 from deltaberg.migrate.iceberg_writer import IcebergWriter, WrittenIceberg
 from deltaberg.migrate.leftovers import delete_leftovers, find_leftovers
 from deltaberg.migrate.locations import join, real_location
-from deltaberg.migrate.plan import Plan, PreparedPlan, check_request, describe_source, prepare
+from deltaberg.migrate.plan import PreparedPlan, check_request, describe_source, prepare
+from deltaberg.migrate.plan_document import Plan
 from deltaberg.migrate.position import Position, position_of
 from deltaberg.migrate.recording_storage import RecordingStorage
+from deltaberg.migrate.refusal import STOPS_AT_SOURCE, Refused, refused_by_source
 from deltaberg.migrate.source import DeltaSource, IcebergSource, Source, TableFormat
 from deltaberg.migrate.unfinished_creation import clear_unfinished
 from deltaberg.translate.options import ConvertOptions
@@ -85,8 +87,8 @@ def convert(
     for an Iceberg source. clock_ms: the time to record as now; the machine's by default. session: runs the work in
     Spark, as ``engine="spark"`` does with the active session or a new one.
 
-    Raises Unsupported where the plan refuses, before anything is written; Conflict where the target holds
-    another table or was changed by somebody else; leaves nothing half-written behind when it fails.
+    Raises Refused where the plan refuses or where reading the source stops, Conflict where the target holds another table
+    or was changed by somebody else; leaves nothing half-written behind when it fails.
     """
     options = options or ConvertOptions()
     if session is not None:
@@ -157,7 +159,7 @@ class _Job:
             ) as parts:
                 prepared = prepare(self.source, to=self.to, options=self.options, parts=parts)
                 if prepared.plan.refused:
-                    raise _refusal(prepared.plan)
+                    raise Refused(prepared.plan)
                 result = self._write(prepared, position, storage, begun, engine, parts)
         except CommitStateUnknown:
             raise
@@ -167,6 +169,12 @@ class _Job:
             if begun is None and not storage.has_written(f"{log_folder(self.root)}/{commit_name(0)}"):
                 storage.discard()
             raise
+        except Refused:
+            storage.discard()
+            raise
+        except STOPS_AT_SOURCE as error:
+            storage.discard()
+            raise Refused(refused_by_source(error, source=describe_source(self.source), to=self.to.value)) from error
         except BaseException:
             storage.discard()
             raise
@@ -298,15 +306,6 @@ class _Job:
 def _plan_prefix(position: Position) -> str:
     """What the names of plan documents begin with, relative to the target; the rest is each conversion's own."""
     return f"{HIDDEN_FOLDER}/plan-{0 if position.version is None else position.version}-"
-
-
-def _refusal(plan: Plan) -> Unsupported:
-    refused = [item for item in plan.items if item.severity == "refuse"]
-    first = refused[0]
-    more = f" (and {len(refused) - 1} more, see the plan)" if len(refused) > 1 else ""
-    return Unsupported(
-        f"Cannot convert: {first.code}: {first.what}: {first.reason} {first.remedy}{more}", feature=first.code
-    )
 
 
 def _silent(stage: str, done: int, total: int) -> None:

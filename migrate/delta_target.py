@@ -21,7 +21,7 @@ from deltaberg.migrate.iceberg_compat import compat_findings
 from deltaberg.migrate.int96_survey import int96_obstacles
 from deltaberg.migrate.snapshot_line import SnapshotLine, snapshot_line
 from deltaberg.migrate.source import IcebergSource
-from deltaberg.translate import codes
+from deltaberg.translate import codes, source_codes
 from deltaberg.translate.derived_columns import with_derived_columns
 from deltaberg.translate.field_ids import physical_name
 from deltaberg.translate.file_columns import (
@@ -218,6 +218,10 @@ class _Designer:
         self.findings.extend(self.survey.footers.findings())
         if self.source.snapshot is None:
             self.findings.append(Finding(code=codes.EMPTY_SOURCE, what="snapshots"))
+        for snapshot in self.line.snapshots:
+            if snapshot.snapshot_id < 0:
+                detail = f"{snapshot.snapshot_id} is {snapshot.snapshot_id + 2**64} unsigned"
+                self.findings.append(Finding(code=source_codes.SNAPSHOT_ID_UNSIGNED, what="snapshot", detail=detail))
         for kind, code in (
             ("vectors", codes.DELETION_VECTORS),
             ("position", codes.POSITION_DELETES),

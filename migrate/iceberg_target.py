@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Final
 
+from deltaberg.delta.checksum import FileTotals as LogTotals
 from deltaberg.delta.types import StructType
 from deltaberg.errors import UsageError
 from deltaberg.iceberg.errors import InvalidIcebergRequest
@@ -17,7 +18,7 @@ from deltaberg.migrate.delta_files import DeltaFileReader
 from deltaberg.migrate.iceberg_survey import FileTotals, IcebergSurvey, Surveying, SurveyRequest, survey_iceberg
 from deltaberg.migrate.position import APP_ID_PREFIX
 from deltaberg.migrate.source import DeltaSource
-from deltaberg.translate import codes
+from deltaberg.translate import codes, source_codes
 from deltaberg.translate.field_ids import Path, assigned_ids, declared_ids, mapped_schema, physical_name
 from deltaberg.translate.findings import Finding
 from deltaberg.translate.lineage import DeltaLineage, delta_lineage
@@ -91,6 +92,9 @@ def design_iceberg(
         wanted, why = eras.format_version, "a type was changed in its history"
     survey = _surveyed(source, eras, reader, options, schemas, ids, lineage, wanted, survey_files)
     findings = [*survey.all_findings(), *reader.survey.findings()]
+    difference = source.snapshot.checksum_difference(_log_totals(source, survey, eras))
+    if difference is not None:
+        findings.append(Finding(code=source_codes.CHECKSUM_DIFFERS, what="checksum file", detail=difference))
     if survey.counted_by_footer:
         findings.append(Finding(code=codes.STATISTICS_FROM_FOOTERS, what="row counts", files=survey.counted_by_footer))
     if eras is not None and eras.cut is not None:
@@ -175,7 +179,7 @@ def _surveyed(
     result = IcebergSurvey()
     surveyors = {era.first: request(era.source, era.schema).surveyor(reader, result) for era in eras.eras}
     first = eras.eras[0]
-    for adds in first.source.snapshot.add_files():
+    for adds in first.source.snapshot.add_files(check_totals=False):
         if adds.num_rows:
             surveyors[first.first].look_at(reader.describe(adds))
     for actions in eras.commits():
@@ -184,6 +188,22 @@ def _surveyed(
     result.totals.rewritten_files = len(result.rewritten)
     result.counted_by_footer = reader.counted_by_footer
     return result
+
+
+def _log_totals(source: DeltaSource, survey: IcebergSurvey, eras: DeltaEras | None) -> LogTotals:
+    """Of the newest version; a survey of all versions has counted more."""
+    if eras is None:
+        found = survey.totals
+        return LogTotals(
+            num_files=found.files,
+            size_in_bytes=found.bytes,
+            num_deletion_vectors=found.vectors,
+            num_deleted_records=found.deleted_rows,
+        )
+    totals = LogTotals()
+    for adds in source.snapshot.add_files(check_totals=False):
+        totals = totals.plus(adds)
+    return totals
 
 
 def _version_by_schema(

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
@@ -15,11 +14,13 @@ from deltaberg.migrate.engine import LocalEngine, PartsOfSource, engine_of
 from deltaberg.migrate.file_count import DISTRIBUTE_FROM, stated_files
 from deltaberg.migrate.iceberg_survey import survey_iceberg
 from deltaberg.migrate.iceberg_target import IcebergDesign, design_iceberg
+from deltaberg.migrate.plan_document import Plan, items_of
 from deltaberg.migrate.position import position_of
+from deltaberg.migrate.refusal import STOPS_AT_SOURCE, refused_by_source
 from deltaberg.migrate.rewrite import LOCAL_LIMIT_BYTES
 from deltaberg.migrate.source import DeltaSource, IcebergSource, Source, TableFormat
 from deltaberg.translate import codes
-from deltaberg.translate.findings import Finding, Severity, merge
+from deltaberg.translate.findings import Finding
 from deltaberg.translate.options import ConvertOptions
 from deltaberg.translate.types import TYPE_MAPPINGS
 
@@ -28,91 +29,6 @@ if TYPE_CHECKING:
 
 SMALLEST_TARGET_SIZE: Final = 1 << 20
 """What ``--target-file-size`` may be, in bytes."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PlanItem:
-    """One fact about the source and what will be done about it.
-
-    code: stable, documented in docs/codes.md. severity: ``info``, ``warning``, ``rewrite`` or ``refuse``.
-    what: the column, property or feature it is about. files, rows: how much of the table it touches.
-    """
-
-    code: str
-    severity: str
-    what: str
-    reason: str
-    remedy: str
-    files: int = 0
-    rows: int = 0
-
-    def to_json(self) -> dict[str, Any]:
-        return {
-            "code": self.code,
-            "severity": self.severity,
-            "what": self.what,
-            "files": self.files,
-            "rows": self.rows,
-            "reason": self.reason,
-            "remedy": self.remedy,
-        }
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Plan:
-    """The whole decision.
-
-    source, target: ``{"format", "location", "version" | "snapshot_id", ...}``; the target's carries what was
-    chosen (format version, column mapping mode, table features).
-    files, rows: live data files and the rows that a reader sees, deletion vectors applied; how many rows position and
-    equality deletes take, only reading them tells. With history, files of all versions and the rows in them.
-    shared_files: files both tables will list; rewritten_files, rewritten_bytes: files that are written anew for the target.
-    deletes: ``{"vectors", "position", "equality", "rows"}``: delete files by kind, and the rows that vectors take.
-    """
-
-    source: dict[str, Any]
-    target: dict[str, Any]
-    items: tuple[PlanItem, ...] = ()
-    files: int = 0
-    rows: int = 0
-    bytes: int = 0
-    shared_files: int = 0
-    rewritten_files: int = 0
-    rewritten_bytes: int = 0
-    deletes: dict[str, int] = field(default_factory=dict)
-
-    @property
-    def refused(self) -> bool:
-        """Whether the conversion cannot be done as asked (exit code 3)."""
-        return any(item.severity == "refuse" for item in self.items)
-
-    @property
-    def cost(self) -> dict[str, int]:
-        """What rewriting takes, estimated: files, and bytes of data files to read and to write.
-
-        Files are written about as large as they were; deleted rows and another format make them smaller or larger.
-        """
-        return {
-            "files": self.rewritten_files,
-            "read_bytes": self.rewritten_bytes,
-            "write_bytes": self.rewritten_bytes,
-        }
-
-    def to_json(self) -> dict[str, Any]:
-        """The document that ``--json`` prints and that ``convert`` writes beside the target."""
-        return {
-            "source": self.source,
-            "target": self.target,
-            "refused": self.refused,
-            "files": self.files,
-            "rows": self.rows,
-            "bytes": self.bytes,
-            "shared_files": self.shared_files,
-            "rewritten_files": self.rewritten_files,
-            "cost": self.cost,
-            "deletes": self.deletes,
-            "items": [item.to_json() for item in self.items],
-        }
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -133,15 +49,18 @@ def plan(
 ) -> Plan:
     """Decide for every property and every file what a conversion will do. Writes nothing.
 
-    Raises UsageError where ``to`` is the source's own format or an option does not apply to it.
+    What the source's own metadata does not let be read is a refusal of the plan. Raises UsageError where ``to`` is the source's own format or an option does not apply to it.
     """
     options = options or ConvertOptions()
     check_request(source, TableFormat(to), options)
     # A session is not worth starting for the plan of a small table.
     worth_it = session is not None or (options.engine == "spark" and stated_files(source) >= DISTRIBUTE_FROM)
     engine = engine_of(options.engine, session) if worth_it else LocalEngine()
-    with engine.parts_of(source, options, target=None, progress=_silent) as parts:
-        return prepare(source, to=to, options=options, parts=parts).plan
+    try:
+        with engine.parts_of(source, options, target=None, progress=_silent) as parts:
+            return prepare(source, to=to, options=options, parts=parts).plan
+    except STOPS_AT_SOURCE as error:
+        return refused_by_source(error, source=describe_source(source), to=TableFormat(to).value)
 
 
 def _silent(stage: str, done: int, total: int) -> None:
@@ -155,7 +74,10 @@ def prepare(
     options: ConvertOptions | None = None,
     parts: PartsOfSource | None = None,
 ) -> PreparedPlan:
-    """``plan``, and the decisions behind it. parts: who looks at the files; None: this process."""
+    """``plan``, and the decisions behind it. parts: who looks at the files; None: this process.
+
+    Raises what reading the source raises.
+    """
     options = options or ConvertOptions()
     check_request(source, TableFormat(to), options)
     match source:
@@ -217,7 +139,7 @@ def _to_iceberg(source: DeltaSource, options: ConvertOptions, parts: PartsOfSour
             "row_lineage": design.carries_lineage,
             **_sizes(options),
         },
-        items=_items(findings, strict=options.strict),
+        items=items_of(findings, strict=options.strict),
         files=totals.files,
         rows=totals.rows,
         bytes=totals.bytes,
@@ -246,7 +168,7 @@ def _to_delta(source: IcebergSource, options: ConvertOptions, parts: PartsOfSour
             "row_tracking": design.lineage,
             **_sizes(options),
         },
-        items=_items(findings, strict=options.strict),
+        items=items_of(findings, strict=options.strict),
         files=files,
         rows=sum(group.rows for group in design.groups) - taken,
         bytes=sum(group.bytes for group in design.groups),
@@ -289,21 +211,3 @@ def describe_source(source: Source) -> dict[str, Any]:
         "version": position.version,
         **({"ref": position.ref} if position.ref is not None else {}),
     }
-
-
-def _items(findings: Iterable[Finding], *, strict: bool) -> tuple[PlanItem, ...]:
-    merged = merge(findings)
-    items = [
-        PlanItem(
-            code=finding.code.name,
-            severity=finding.effective_severity(strict=strict).value,
-            what=finding.what,
-            reason=f"{finding.code.reason} ({finding.detail})" if finding.detail else finding.code.reason,
-            remedy=finding.remedy if finding.remedy is not None else finding.code.remedy,
-            files=finding.files,
-            rows=finding.rows,
-        )
-        for finding in merged
-    ]
-    order = [severity.value for severity in reversed(Severity)]
-    return tuple(sorted(items, key=lambda item: order.index(item.severity)))

@@ -135,7 +135,7 @@ def _delta_claims(table: DeltaSource) -> Iterator[tuple[list[_Claim], Mapping[Pa
     mapping, partitions = snapshot.column_mapping, set(snapshot.metadata.partition_columns)
     leaves = list(_delta_leaves(mapping.schema, mapping.physical_schema, partitions))
     paths = [logical for logical, _ in leaves]
-    for adds in snapshot.add_files():
+    for adds in snapshot.add_files(check_totals=False):
         place = adds.schema.get_field_index("deletion_vector")
         whole = adds.set_column(place, adds.schema.field(place), pa.nulls(adds.num_rows, DELETION_VECTOR))
         for row in range(adds.num_rows):

@@ -193,7 +193,7 @@ def listed_files(source: Source) -> Iterator[pa.RecordBatch]:
         for batch in data_files(source.table, source.snapshot, with_metrics=False):
             yield batch.select([*TASK_COLUMNS, "file_size_in_bytes"]).rename_columns([*TASK_COLUMNS, "size"])
         return
-    for adds in source.snapshot.add_files():
+    for adds in source.snapshot.add_files(check_totals=False):
         yield adds.select(_ADD_COLUMNS)
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from deltaberg.translate.findings import Code, Severity
+from deltaberg.translate.source_codes import SOURCE_CODES
 
 _ICEBERG: Final = ("iceberg",)
 _DELTA: Final = ("delta",)
@@ -570,5 +571,8 @@ NO_COLUMNS: Final = Code(
 )
 
 ALL_CODES: Final[tuple[Code, ...]] = tuple(
-    sorted((value for value in list(globals().values()) if isinstance(value, Code)), key=lambda code: code.name)
+    sorted(
+        (*SOURCE_CODES, *(value for value in list(globals().values()) if isinstance(value, Code))),
+        key=lambda code: code.name,
+    )
 )

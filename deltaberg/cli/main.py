@@ -19,7 +19,7 @@ from deltaberg.cli.options import Invocation
 from deltaberg.cli.plan import plan
 from deltaberg.cli.scan import scan
 from deltaberg.cli.verify import verify
-from deltaberg.errors import DeltabergError
+from deltaberg.errors import DeltabergError, Unsupported
 
 EXIT_FAILED = 1
 EXIT_USAGE = 2
@@ -103,7 +103,8 @@ def _failed(invocation: Invocation, text: str, error: BaseException, code: int) 
 
         known = {name: getattr(error, name, None) for name in ("table", "version", "path", "feature")}
         kind = type(error).__name__
-        print_json({"error": {"type": kind, "message": text, "exit_code": code, **known}})
+        refused = {"plan": error.plan.to_json()} if code == Unsupported.exit_code and hasattr(error, "plan") else {}
+        print_json({"error": {"type": kind, "message": text, "exit_code": code, **known}, **refused})
     return code
 
 

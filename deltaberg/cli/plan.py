@@ -15,7 +15,7 @@ from deltaberg.errors import Unsupported
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from deltaberg.migrate.plan import Plan
+    from deltaberg.migrate.plan_document import Plan
 
 _STYLES = {"info": "dim", "warning": "yellow", "rewrite": "cyan", "refuse": "bold red"}
 _ORDER = ("refuse", "rewrite", "warning", "info")

@@ -1,7 +1,7 @@
 """Files by location, local or in any object store."""
 
-from deltaberg.storage.errors import AlreadyExists, NotFound, PermissionDenied, StorageError
-from deltaberg.storage.location import absolute_location
+from deltaberg.storage.errors import AlreadyExists, NotFound, PermissionDenied, StorageError, UnusableLocation
+from deltaberg.storage.location import absolute_location, canonical_location
 from deltaberg.storage.object_storage import open_storage
 from deltaberg.storage.protocol import FileInfo, Storage
 
@@ -12,6 +12,8 @@ __all__ = [
     "PermissionDenied",
     "Storage",
     "StorageError",
+    "UnusableLocation",
     "absolute_location",
+    "canonical_location",
     "open_storage",
 ]

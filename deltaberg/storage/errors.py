@@ -9,6 +9,10 @@ class StorageError(DeltabergError):
     """A file cannot be read or written; ``path`` names it."""
 
 
+class UnusableLocation(StorageError):
+    """A text that names no file: relative, of another host, or with characters that no path has."""
+
+
 class NotFound(StorageError):
     """No such file."""
 

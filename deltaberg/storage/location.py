@@ -15,7 +15,7 @@ from typing import cast
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from deltaberg.storage.errors import StorageError
+from deltaberg.storage.errors import StorageError, UnusableLocation
 
 _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.\-]*):")
 _FILE_SCHEME = r"(?i)^file:(?:///+|//localhost/+|/([^/]|$))"
@@ -40,22 +40,22 @@ def absolute_location(text: str) -> str:
 def canonical_location(location: str) -> str:
     """One spelling for each file: a local path without scheme, ``s3://`` for its aliases; the rest unchanged.
 
-    Raises StorageError for text that cannot name a file: relative paths, NUL, half a surrogate pair, a remote host in a ``file:`` URL.
+    Raises UnusableLocation for text that cannot name a file: relative paths, NUL, half a surrogate pair, a remote host in a ``file:`` URL.
     """
     if "\0" in location or not location or not _is_text(location):
-        raise StorageError(f"Cannot use the location {location!r}: it cannot name a file (expected a path or URL)")
+        raise UnusableLocation(f"Cannot use the location {location!r}: it cannot name a file (expected a path or URL)")
     if location.startswith("/"):
         return location
     scheme = scheme_of(location)
     if scheme is None:
-        raise StorageError(
+        raise UnusableLocation(
             f"Cannot use the location {location!r}: it is relative (expected an absolute path or a URL with a scheme)",
             path=location,
         )
     if scheme == "file":
         path, count = _FILE_URL.subn(r"/\1", location)
         if not count:
-            raise StorageError(
+            raise UnusableLocation(
                 f"Cannot use the location {location!r}: the file URL names another host or a relative path "
                 "(expected file:/path or file:///path)",
                 path=location,

@@ -15,7 +15,6 @@ import pyarrow as pa
 
 from deltaberg.delta.add_path import path_keys
 from deltaberg.delta.checkpoint_reader import CheckpointPart
-from deltaberg.delta.checksum import FileTotals as LogTotals
 from deltaberg.delta.log_replay import ReplayedFiles
 from deltaberg.delta.path_fingerprints import fingerprints
 from deltaberg.iceberg.added_files import AddedManifests, ManifestRecipe
@@ -92,7 +91,7 @@ _NOTHING_KNOWN: Final = KnownFiles(rewritten=frozenset(), fresh_rows=frozenset()
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PartSurvey:
-    """What a task found, codes by name. log: sums that a checksum of the version is compared with."""
+    """What a task found, codes by name."""
 
     totals: FileTotals
     marks: tuple[tuple[str, str, int, int], ...]
@@ -101,7 +100,6 @@ class PartSurvey:
     unreadable: dict[str, str]
     miscounted: dict[str, str]
     counted_by_footer: int
-    log: LogTotals
     paths: StagedPaths
     found: Place | None
 
@@ -118,11 +116,9 @@ class SurveyTask:
         reader = DeltaFileReader(self.parts.source, deep=self.request.options.deep, one_by_one=unit.one_by_one)
         survey = IcebergSurvey()
         surveyor = self.request.surveyor(reader, survey)
-        log = LogTotals()
         paths = [np.zeros(0, np.uint64)]
         for adds in self.parts.batches(unit):
             if adds.num_rows:
-                log = log.plus(adds)
                 paths.append(fingerprints(path_keys(adds.column("path"))))
                 surveyor.look_at(reader.describe(adds))
         survey.totals.rewritten_files = len(survey.rewritten)
@@ -150,7 +146,6 @@ class SurveyTask:
             unreadable=dict(reader.survey.unreadable),
             miscounted=dict(reader.survey.miscounted),
             counted_by_footer=reader.counted_by_footer,
-            log=log,
             paths=staging.put_paths(attempt.name, every),
             found=staging.put(f"{attempt.name}-known", known) if known else None,
         )
@@ -246,7 +241,7 @@ class DeltaTranslation:
         )
         found = [each.result for each in done]
         repeated = any_repeated(self._staging.storage, [each.paths for each in found])
-        request.source.snapshot.check_parts(_log_totals(found), repeated=repeated)
+        request.source.snapshot.check_parts(None, repeated=repeated)
         self._units = [replace(unit, found=each.found) for unit, each in zip(self._units, found, strict=True)]
         return _merged(found, reader)
 
@@ -316,15 +311,6 @@ def _split(source: DeltaSource, staging: Staging, files_per_part: int) -> tuple[
 def _allowance(files_before: int) -> int:
     """How many files of a part are looked at one by one, when at least so many stand before it."""
     return max(0, ONE_BY_ONE - max(0, files_before))
-
-
-def _log_totals(found: Sequence[PartSurvey]) -> LogTotals:
-    return LogTotals(
-        num_files=sum(each.log.num_files for each in found),
-        size_in_bytes=sum(each.log.size_in_bytes for each in found),
-        num_deletion_vectors=sum(each.log.num_deletion_vectors for each in found),
-        num_deleted_records=sum(each.log.num_deleted_records for each in found),
-    )
 
 
 def _merged(found: Sequence[PartSurvey], reader: DeltaFileReader) -> IcebergSurvey:

@@ -19,7 +19,8 @@ from deltaberg.iceberg.schema import Schema
 from deltaberg.iceberg.types import LongType, NestedField
 from deltaberg.migrate.convert import convert
 from deltaberg.migrate.footers import ONE_BY_ONE
-from deltaberg.migrate.plan import Plan, plan
+from deltaberg.migrate.plan import plan
+from deltaberg.migrate.plan_document import Plan
 from deltaberg.migrate.verify import verify
 from deltaberg.storage import open_storage
 from deltaberg.translate.options import ConvertOptions

@@ -19,7 +19,8 @@ from deltaberg.iceberg.schema import Schema
 from deltaberg.iceberg.transforms import parse_transform
 from deltaberg.iceberg.types import LongType, NestedField, TimestampType, UuidType
 from deltaberg.migrate.convert import convert
-from deltaberg.migrate.plan import Plan, plan
+from deltaberg.migrate.plan import plan
+from deltaberg.migrate.plan_document import Plan
 from deltaberg.migrate.verify import verify
 from deltaberg.storage import open_storage
 from deltaberg.translate.options import ConvertOptions

@@ -1,0 +1,57 @@
+"""What stops a conversion at the source itself, as a plan: the same document as any other, with one refusal in it."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from deltaberg.datafile.errors import DataFileError
+from deltaberg.delta.errors import CorruptDeletionVector, CorruptLog
+from deltaberg.errors import DeltabergError, NotATable, Unsupported
+from deltaberg.iceberg.errors import CorruptMetadata
+from deltaberg.migrate.plan_document import Plan, items_of
+from deltaberg.storage.errors import NotFound, UnusableLocation
+from deltaberg.translate import codes, source_codes
+from deltaberg.translate.findings import Code, Finding
+
+_CODES: Final[tuple[tuple[type[DeltabergError], Code], ...]] = (
+    (Unsupported, source_codes.SOURCE_FEATURE),
+    (DataFileError, codes.FILE_UNREADABLE),
+    (CorruptMetadata, source_codes.SOURCE_UNREADABLE),
+    (CorruptLog, source_codes.SOURCE_UNREADABLE),
+    (CorruptDeletionVector, source_codes.SOURCE_UNREADABLE),
+    (NotATable, source_codes.SOURCE_UNREADABLE),
+    (NotFound, source_codes.SOURCE_UNREADABLE),
+    (UnusableLocation, source_codes.SOURCE_UNREADABLE),
+)
+
+STOPS_AT_SOURCE: Final[tuple[type[DeltabergError], ...]] = tuple(kind for kind, _ in _CODES)
+"""What reading a source raises where it is the source that has to change. A store that fails or asks for credentials, a
+request that makes no sense and a lost race are none of these."""
+
+
+class Refused(Unsupported):
+    """A conversion that the plan refuses; ``plan`` is the whole document. ``feature`` is the first code that refuses."""
+
+    def __init__(self, plan: Plan) -> None:
+        refused = [item for item in plan.items if item.severity == "refuse"]
+        first = refused[0]
+        more = f" (and {len(refused) - 1} more, see the plan)" if len(refused) > 1 else ""
+        super().__init__(
+            f"Cannot convert: {first.code}: {first.what}: {first.reason} {first.remedy}{more}", feature=first.code
+        )
+        self.plan = plan
+
+
+def refused_by_source(error: DeltabergError, *, source: dict[str, Any], to: str) -> Plan:
+    """The plan for a source that ``error`` (one of STOPS_AT_SOURCE) was raised about. source: as in ``Plan``."""
+    code = next(code for kind, code in _CODES if isinstance(error, kind))
+    where = error.path if code is codes.FILE_UNREADABLE else None
+    what = (error.feature if code is source_codes.SOURCE_FEATURE else where) or "the table"
+    return Plan(
+        source=source, target={"format": to}, items=items_of([Finding(code=code, what=what, detail=str(error))])
+    )
+
+
+def unopened(location: str, *, format: str) -> dict[str, Any]:
+    """``Plan.source`` for a table that could not be opened."""
+    return {"format": format, "location": location, "uuid": None, "version": None}
