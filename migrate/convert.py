@@ -25,12 +25,14 @@ from deltaberg.migrate.iceberg_writer import IcebergWriter, WrittenIceberg
 from deltaberg.migrate.leftovers import delete_leftovers, find_leftovers
 from deltaberg.migrate.locations import join, real_location
 from deltaberg.migrate.plan import PreparedPlan, check_request, describe_source, prepare
-from deltaberg.migrate.plan_document import Plan
+from deltaberg.migrate.plan_document import Plan, PlanItem, items_of
 from deltaberg.migrate.position import Position, position_of
 from deltaberg.migrate.recording_storage import RecordingStorage
 from deltaberg.migrate.refusal import STOPS_AT_SOURCE, Refused, refused_by_source
 from deltaberg.migrate.source import DeltaSource, IcebergSource, Source, TableFormat
 from deltaberg.migrate.unfinished_creation import clear_unfinished
+from deltaberg.translate import codes
+from deltaberg.translate.findings import Finding
 from deltaberg.translate.options import ConvertOptions
 
 if TYPE_CHECKING:
@@ -46,7 +48,8 @@ class ConvertResult:
 
     target: folder of the target table; target_metadata: the metadata file (Iceberg) or commit file (Delta) that
     made it visible. already_current: the target already held this position and nothing was written.
-    commits: ``(source version or snapshot id, target version or snapshot id)``, oldest first.
+    commits: ``(source version or snapshot id, target version or snapshot id)``, oldest first. warnings: what went wrong
+    after the commit, which stands; coded like a plan's items.
     """
 
     plan: Plan
@@ -57,6 +60,7 @@ class ConvertResult:
     files: int
     rows: int
     rewritten_files: int
+    warnings: tuple[PlanItem, ...] = ()
 
     def to_json(self) -> dict[str, Any]:
         return {
@@ -67,6 +71,7 @@ class ConvertResult:
             "files": self.files,
             "rows": self.rows,
             "rewritten_files": self.rewritten_files,
+            "warnings": [item.to_json() for item in self.warnings],
             "plan": self.plan.to_json(),
         }
 
@@ -240,6 +245,7 @@ class _Job:
             files=done.files,
             rows=done.rows,
             rewritten_files=done.rewritten_files,
+            warnings=_warnings(done),
         )
 
     def _write_table(
@@ -306,6 +312,14 @@ class _Job:
 def _plan_prefix(position: Position) -> str:
     """What the names of plan documents begin with, relative to the target; the rest is each conversion's own."""
     return f"{HIDDEN_FOLDER}/plan-{0 if position.version is None else position.version}-"
+
+
+def _warnings(done: WrittenDelta | WrittenIceberg) -> tuple[PlanItem, ...]:
+    if isinstance(done, WrittenIceberg) or done.checkpoint_failure is None:
+        return ()
+    what = f"version {done.commits[-1][1]}"
+    detail = " ".join(str(done.checkpoint_failure).split())
+    return items_of([Finding(code=codes.CHECKPOINT_NOT_WRITTEN, what=what, detail=detail)])
 
 
 def _silent(stage: str, done: int, total: int) -> None:

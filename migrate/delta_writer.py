@@ -38,13 +38,17 @@ _NAMESPACE: Final = uuid.UUID("0d1f4f0c-6f0e-5d5a-9a43-5f4d7a0f9f3e")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WrittenDelta:
-    """What was committed. commits: (snapshot id, version), oldest first. location: the newest commit file."""
+    """What was committed. commits: (snapshot id, version), oldest first. location: the newest commit file.
+
+    checkpoint_failure: why the newest checkpoint that was due is not there; None where it is, or none was due.
+    """
 
     commits: tuple[tuple[int, int], ...]
     location: str
     files: int
     rows: int
     rewritten_files: int
+    checkpoint_failure: Exception | None = None
 
 
 def _nothing() -> None:
@@ -101,13 +105,14 @@ class DeltaWriter:
             expected_version=0,
         )
         self.on_commit()
-        transaction.checkpoint_when_due()  # a table without one is whole, and the next writer makes one
+        checkpoint = transaction.checkpoint_when_due()
         return WrittenDelta(
             commits=((self.position.version or 0, version),),
             location=f"{log_folder(self.root)}/{commit_name(version)}",
             files=files,
             rows=rows,
             rewritten_files=rewritten,
+            checkpoint_failure=checkpoint.failure,
         )
 
     def metadata(

@@ -72,10 +72,20 @@ def convert(
             progress=bar,
             **where(version=version, snapshot_id=snapshot_id, ref=ref, as_of=as_of, relocate=relocate),
         )
+    warn(result)
     if json:
         print_json(result.to_json())
     else:
         show(result)
+
+
+def warn(result: ConvertResult) -> None:
+    """What went wrong after the commit, one line each on standard error."""
+    from deltaberg.cli.console import stderr
+
+    err = stderr()
+    for item in result.warnings:
+        err.print(f"deltaberg: warning: {item.code}: {item.what}: {item.reason} {item.remedy}", soft_wrap=True)
 
 
 def show(result: ConvertResult) -> None:

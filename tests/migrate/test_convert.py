@@ -329,3 +329,30 @@ def test_a_committed_version_stands_when_its_checkpoint_is_interrupted(
             run()
     assert (tmp_path / "target" / "_delta_log" / f"{0:020d}.json").exists()
     assert run().already_current
+
+
+@pytest.mark.parametrize("to", ["delta"], indirect=True)
+def test_a_committed_version_whose_checkpoint_fails_is_told(
+    tmp_path: Path, source_place: str, monkeypatch: pytest.MonkeyPatch, command: Any
+) -> None:
+    def full(self: Transaction) -> None:
+        raise StorageError("the disk is full", path="checkpoint.parquet")
+
+    target = tmp_path / "target"
+    with monkeypatch.context() as patched:
+        patched.setattr(Transaction, "checkpoint", full)
+        patched.setattr(Transaction.checkpoint_when_due, "__kwdefaults__", {"many_files": 1})
+        outcome = command("convert", source_place, "--to", "delta", "--target", target, "--json")
+    assert outcome.code == 0
+    (warning,) = outcome.document["warnings"]
+    assert (warning["code"], warning["severity"], warning["what"]) == ("checkpoint-not-written", "warning", "version 0")
+    assert "(the disk is full [file checkpoint.parquet])" in warning["reason"]
+    (line,) = outcome.err.splitlines()
+    assert line.startswith("deltaberg: warning: checkpoint-not-written: version 0: The Delta version is committed")
+    assert "the disk is full" in line
+    assert outcome.document["commits"][0]["target"] == 0
+    source, written = (command("scan", each, "--json").document["rows"] for each in (source_place, target))
+    assert sorted(row["id"] for row in written) == sorted(row["id"] for row in source)
+    again = command("convert", source_place, "--to", "delta", "--target", target, "--json")
+    assert (again.code, again.err) == (0, "")
+    assert (again.document["already_current"], again.document["warnings"]) == (True, [])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
+import itertools
 import json
 import shutil
 from collections.abc import Callable, Iterator
@@ -16,7 +17,7 @@ import pytest
 
 from deltaberg.delta.schema import type_to_json
 from deltaberg.delta.table import DeltaTable
-from deltaberg.delta.transaction import begin_transaction
+from deltaberg.delta.transaction import Transaction, begin_transaction
 from deltaberg.delta.types import TimestampNtzType
 from deltaberg.errors import CommitStateUnknown, Conflict
 from deltaberg.iceberg.table import Table
@@ -249,6 +250,25 @@ class TestIcebergToDelta:
         assert len(done.commits) == 15
         assert list((tmp_path / "target" / "_delta_log").glob("*10.checkpoint*.parquet"))
         assert_equal_at_every_version(done, table.metadata_location, difference)
+
+    @pytest.mark.parametrize("failing", [0, 1])
+    def test_the_newest_checkpoint_counts(
+        self, tmp_path: Path, table: Any, opened: Any, monkeypatch: pytest.MonkeyPatch, failing: int
+    ) -> None:
+        table.append(people(10, 1))
+        checkpoint, calls = Transaction.checkpoint, itertools.count()
+
+        def sometimes(transaction: Transaction) -> Any:
+            if next(calls) == failing:
+                raise StorageError("the disk is full")
+            return checkpoint(transaction)
+
+        monkeypatch.setattr(Transaction, "checkpoint", sometimes)
+        monkeypatch.setattr(Transaction.checkpoint_when_due, "__kwdefaults__", {"many_files": 1})
+        done = replay(opened(table.metadata_location), tmp_path / "target", "delta")
+        assert [target for _, target in done.commits] == [0, 1]
+        told = [(warning.code, warning.what) for warning in done.warnings]
+        assert told == ([("checkpoint-not-written", "version 1")] if failing == 1 else [])
 
 
 class Killed(BaseException):
