@@ -5,7 +5,8 @@ usage: delta_log_bench.py [--adds 1000000] [--old-commits 100000] [--repeat 3] [
 Every measurement is a process of its own; the clock runs around the work, imports excluded, and memory is the peak of
 the whole process. delta-rs loads the table and lists its add actions, flattened; deltaberg opens it
 and reads every batch of ADD_SCHEMA, statistics parsed into columns. Three checkpoints of the same adds: statistics as
-JSON text (what delta-rs writes), as text and structs (what Spark writes), and the latter in eight sidecars of a V2 checkpoint.
+JSON text (what delta-rs writes), as text and structs (what Spark writes), and the latter in eight sidecars of a V2 checkpoint; and the first with a commit
+behind it that removes every second file.
 Then the same adds are written as a table's first commit and checkpointed: deltaberg from batches of ADD_SCHEMA in an
 Arrow file, delta-rs from its own objects, which are there before the clock runs. Both alternate, so that a busy machine
 slows both; cpu are the seconds of both processors in that time.
@@ -63,14 +64,18 @@ def bounds(number: int) -> dict[str, object]:
     }
 
 
+def path(number: int) -> str:
+    unique = f"{number * 2654435761 % 2**32:08x}-{number:04x}-4bad-8dad-{number * 40503 % 2**48:012x}"
+    return f"p={number % 100}/part-{number % 100_000:05d}-{unique}.c000.snappy.parquet"
+
+
 def adds(count: int) -> Iterator[dict[str, object]]:
     for number in range(count):
         counts = {name: number % 3 if name in ("d", "t") else 0 for name, _ in COLUMNS}
         low, high = bounds(number * 100), bounds(number * 100 + 99)
         stats = {"numRecords": 100, "minValues": low, "maxValues": high, "nullCount": counts}
-        unique = f"{number * 2654435761 % 2**32:08x}-{number:04x}-4bad-8dad-{number * 40503 % 2**48:012x}"
         yield {
-            "path": f"p={number % 100}/part-{number % 100_000:05d}-{unique}.c000.snappy.parquet",
+            "path": path(number),
             "partitionValues": {"p": str(number % 100)},
             "size": 100_000 + number % 1000,
             "modificationTime": 1_700_000_000_000,
@@ -162,6 +167,25 @@ def small_actions():
     versions = pa.struct([("minReaderVersion", pa.int32()), ("minWriterVersion", pa.int32())])
     protocol = pa.array([{"minReaderVersion": 1, "minWriterVersion": 2}, None], versions)
     return pa.table({"protocol": protocol, "metaData": pa.array([None, body], metadata)})
+
+
+def make_half_removed(source: Path, folder: Path, count: int) -> None:
+    """The same checkpoint, and a commit after it that removes every second file, as Spark writes removes."""
+    log = folder / "_delta_log"
+    log.mkdir(parents=True)
+    for name in (f"{0:020d}.checkpoint.parquet", f"{0:020d}.json", "_last_checkpoint"):
+        (log / name).hardlink_to(source / "_delta_log" / name)
+    with (log / f"{1:020d}.json").open("w") as commit:
+        for number in range(0, count, 2):
+            remove = {
+                "path": path(number),
+                "deletionTimestamp": 1_700_000_000_000,
+                "dataChange": True,
+                "extendedFileMetadata": True,
+                "partitionValues": {"p": str(number % 100)},
+                "size": 100_000 + number % 1000,
+            }
+            commit.write(json.dumps({"remove": remove}, separators=(",", ":")) + "\n")
 
 
 def make_batches(table: Path, file: Path) -> None:
@@ -300,6 +324,8 @@ def make_tables(folder: Path, count: int, old_commits: tuple[int, ...]) -> None:
         make_json_text(text, count)
         make_struct(text, folder / "json text and structs")
         make_struct(text, folder / "json text and structs in 8 sidecars", sidecars=8)
+    if not (folder / "json text, half removed").exists():
+        make_half_removed(text, folder / "json text, half removed", count)
     if not (folder / "adds.arrow").exists():
         make_batches(text, folder / "adds.arrow")
     for old in old_commits:

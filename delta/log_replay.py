@@ -6,7 +6,7 @@ a later commit mentions them, so they stream by.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -18,10 +18,10 @@ from deltaberg.delta.commit_json import FileActions, LoggedAction
 from deltaberg.delta.errors import CorruptLog
 from deltaberg.delta.file_actions import file_keys
 from deltaberg.delta.log_parquet import BATCH_ROWS
+from deltaberg.delta.path_fingerprints import are_distinct
+from deltaberg.delta.path_set import PathSet
 from deltaberg.delta.protocol import Protocol
 from deltaberg.errors import error_context
-
-_KEYS_PER_ROW = 4
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,41 +56,40 @@ class ReplayedFiles:
 
         Raises CorruptLog when a file is live in the checkpoint and, with another deletion vector, in a later commit.
         """
-        return self._filtered(batches, self._unmentioned_adds)
+        paths, logical_files = self._sets()
+        live_paths = PathSet(self.live_paths)
+
+        def kept(rows: pa.RecordBatch) -> pa.RecordBatch:
+            keys, files = file_keys(rows)
+            mentioned = paths.holds(keys)
+            if not mentioned.any():
+                return rows
+            gone = mentioned if files is keys and logical_files is paths else logical_files.holds(files)
+            twice = live_paths.holds(keys) & ~gone
+            if twice.any():
+                raise _live_twice(rows.column("path")[int(np.argmax(twice))].as_py())
+            return rows.filter(pa.array(~gone))
+
+        return _gathered(map(kept, batches), BATCH_ROWS // 2)
 
     def keep_unmentioned_tombstones(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """The removes of a checkpoint whose logical file no later commit mentions."""
-        return self._filtered(batches, self._unmentioned_removes)
+        _, logical_files = self._sets()
+        kept = (rows.filter(pa.array(~logical_files.holds(file_keys(rows)[1]))) for rows in batches)
+        return _gathered(kept, BATCH_ROWS // 2)
 
-    def _filtered(
-        self, batches: Iterable[pa.RecordBatch], keep: Callable[[pa.RecordBatch], pa.RecordBatch]
-    ) -> Iterator[pa.RecordBatch]:
-        # Each look-up hashes all keys again, so many keys are looked for in many rows at once.
-        for rows in _gathered(batches, len(self.paths) // _KEYS_PER_ROW):
-            kept = keep(rows)
-            for start in range(0, kept.num_rows, BATCH_ROWS):
-                yield kept.slice(start, BATCH_ROWS)
-
-    def _unmentioned_adds(self, rows: pa.RecordBatch) -> pa.RecordBatch:
-        paths, logical_files = file_keys(rows)
-        mentioned = pc.is_in(paths, self.paths)
-        if not pc.any(mentioned, min_count=0).as_py():
-            return rows
-        gone = pc.is_in(logical_files, self.logical_files)
-        twice = pc.and_not(pc.is_in(paths, self.live_paths), gone)
-        if pc.any(twice, min_count=0).as_py():
-            raise _live_twice(rows.column("path").filter(twice)[0].as_py())
-        return rows.filter(pc.invert(gone))
-
-    def _unmentioned_removes(self, rows: pa.RecordBatch) -> pa.RecordBatch:
-        return rows.filter(pc.invert(pc.is_in(file_keys(rows)[1], self.logical_files)))
+    def _sets(self) -> tuple[PathSet, PathSet]:
+        paths = PathSet(self.paths)
+        return paths, paths if self.logical_files is self.paths else PathSet(self.logical_files)
 
 
 def _gathered(batches: Iterable[pa.RecordBatch], enough: int) -> Iterator[pa.RecordBatch]:
-    """Batches of one schema joined until they have ``enough`` rows."""
+    """Batches of one schema joined until they have ``enough`` rows; each batch costs those who read it something."""
     waiting: list[pa.RecordBatch] = []
     rows = 0
     for batch in batches:
+        if not batch.num_rows:
+            continue
         if waiting and not batch.schema.equals(waiting[0].schema):
             yield pa.concat_batches(waiting)
             waiting, rows = [], 0
@@ -162,13 +161,15 @@ def replay_file_actions(pieces: Sequence[FileActions]) -> ReplayedFiles | None:
     """
     if not any(piece.adds.num_rows or piece.removes.num_rows for piece in pieces):
         return None
-    adds = pa.Table.from_batches([piece.adds for piece in pieces]).combine_chunks()
-    removes = pa.Table.from_batches([piece.removes for piece in pieces]).combine_chunks()
+    adds = pa.Table.from_batches([piece.adds for piece in pieces])
+    removes = pa.Table.from_batches([piece.removes for piece in pieces])
     versions = np.concatenate([*(piece.add_versions for piece in pieces), *(piece.remove_versions for piece in pieces)])
     is_add = np.arange(len(versions)) < adds.num_rows
     (add_paths, add_files), (remove_paths, remove_files) = file_keys(adds), file_keys(removes)
     paths, path_codes = _encoded(add_paths, remove_paths)
-    logical_files, file_codes = _encoded(add_files, remove_files)
+    logical_files, file_codes = paths, path_codes
+    if add_files is not add_paths or remove_files is not remove_paths:
+        logical_files, file_codes = _encoded(add_files, remove_files)
     # A log compaction may hold several removes of one path, with different deletion vectors.
     _refuse_repeats(paths, path_codes[is_add], versions[is_add], "an add of the same path twice")
     _refuse_repeats(logical_files, file_codes, versions, "two actions for the same file")
@@ -177,13 +178,13 @@ def replay_file_actions(pieces: Sequence[FileActions]) -> ReplayedFiles | None:
     newest = np.empty(len(logical_files), dtype=np.int64)
     newest[file_codes[order]] = order  # of repeated positions the last assignment, the newest action, stays
     latest = newest[file_codes] == np.arange(len(versions))
-    live, dead = np.flatnonzero(latest & is_add), np.flatnonzero(latest & ~is_add) - adds.num_rows
+    live = np.flatnonzero(latest & is_add)
     live_paths, counts = np.unique(path_codes[live], return_counts=True)
     if len(live_paths) < len(live):
         raise _live_twice(paths[int(live_paths[np.argmax(counts)])].as_py())
     return ReplayedFiles(
-        adds=adds.take(pa.array(live)),
-        removes=removes.take(pa.array(dead)),
+        adds=_kept(adds, latest[: adds.num_rows]),
+        removes=_kept(removes, latest[adds.num_rows :]),
         paths=paths,
         logical_files=logical_files,
         live_paths=paths.take(pa.array(live_paths)),
@@ -192,8 +193,16 @@ def replay_file_actions(pieces: Sequence[FileActions]) -> ReplayedFiles | None:
 
 def _encoded(first: pa.Array, second: pa.Array) -> tuple[pa.Array, np.ndarray]:
     """Distinct keys of two columns, and the number of each row's key, the rows of the first column first."""
-    encoded = pc.dictionary_encode(pa.concat_arrays([_plain(first), _plain(second)]))
+    columns = [column for column in (_plain(first), _plain(second)) if len(column)]
+    keys = columns[0] if len(columns) == 1 else pa.concat_arrays(columns)
+    if are_distinct(keys):
+        return keys, np.arange(len(keys))
+    encoded = pc.dictionary_encode(keys)
     return encoded.dictionary, encoded.indices.to_numpy(zero_copy_only=False).astype(np.int64)
+
+
+def _kept(rows: pa.Table, mask: np.ndarray) -> pa.Table:
+    return rows if mask.all() else rows.filter(pa.array(mask))
 
 
 def _plain(column: pa.Array | pa.ChunkedArray) -> pa.Array:

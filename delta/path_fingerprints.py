@@ -80,6 +80,12 @@ def fingerprints(paths: pa.Array) -> npt.NDArray[np.uint64]:
     return result
 
 
+def are_distinct(paths: pa.Array) -> bool:
+    """Whether no path occurs twice, as far as fingerprints tell: False may mean that two paths share theirs."""
+    found = np.sort(fingerprints(paths))
+    return not bool((found[1:] == found[:-1]).any())
+
+
 def paths_among(paths: pa.Array, suspects: npt.NDArray[np.uint64]) -> pa.Array:
     """The paths whose fingerprint is one of ``suspects``, which ascend."""
     found = fingerprints(paths)

@@ -9,7 +9,7 @@ import pyarrow as pa
 from hypothesis import given
 from hypothesis import strategies as st
 
-from deltaberg.delta.path_fingerprints import PathFingerprints, fingerprints, first_repeated, paths_among
+from deltaberg.delta.path_fingerprints import PathFingerprints, are_distinct, fingerprints, first_repeated, paths_among
 
 TEXTS = st.lists(st.text(max_size=100), min_size=1, max_size=20)
 
@@ -45,3 +45,10 @@ def test_names_that_differ_have_different_fingerprints() -> None:
 def test_the_repeated_path_is_named() -> None:
     assert first_repeated(pa.array(["a", "b", "a"])) == "a"
     assert first_repeated(pa.array(["a", "b"])) is None
+
+
+@given(TEXTS)
+def test_paths_that_are_distinct_by_their_fingerprints_are_distinct(paths: list[str]) -> None:
+    assert not are_distinct(pa.array([*paths, paths[0]]))
+    if are_distinct(pa.array(paths)):
+        assert len(set(paths)) == len(paths)
