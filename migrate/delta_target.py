@@ -22,6 +22,7 @@ from deltaberg.migrate.int96_survey import int96_obstacles
 from deltaberg.migrate.snapshot_line import SnapshotLine, snapshot_line
 from deltaberg.migrate.source import IcebergSource
 from deltaberg.translate import codes, source_codes
+from deltaberg.translate.carried_mapping import CarriedMapping
 from deltaberg.translate.derived_columns import with_derived_columns
 from deltaberg.translate.field_ids import physical_name
 from deltaberg.translate.file_columns import (
@@ -32,6 +33,7 @@ from deltaberg.translate.file_columns import (
     names_in_file,
     narrower_types,
     still_in_the_way,
+    taken_names,
 )
 from deltaberg.translate.findings import Finding, Severity
 from deltaberg.translate.lineage import iceberg_to_delta_lineage_properties
@@ -50,6 +52,9 @@ DELETION_VECTORS_KEY: Final = "delta.enableDeletionVectors"
 LOCAL_ROWS: Final = 1_000_000
 LOCAL_DELETE_KEYS: Final = 100_000
 """With ``--engine spark``: equality deletes of smaller tables are resolved where the entries are translated."""
+
+_NOT_IN_PARQUET: Final = frozenset(" ,;{}()\n\t=")
+"""Delta allows these in names only with column mapping."""
 
 _NAMES_DIFFER: Final = (
     "a column has another name in the files, and DuckDB then reads partition columns as null; --former-names trust-ids "
@@ -137,6 +142,7 @@ class _Designer:
         self.line = line
         self.schema = line.union
         self.schemas = line.schemas or (source.schema,)
+        self.carried = CarriedMapping.of(self.metadata.properties)
         self.survey: DeltaSurvey = survey_files(source, line, options.deep)
         self.findings: list[Finding] = []
 
@@ -153,10 +159,15 @@ class _Designer:
         partitioning = self._partitioning(mapped, withheld=None)
         sources = frozenset(column.source_id for column in partitioning.columns)
         names = self._physical_names(held, sources, mode)
-        if partitioning.names and self._misleads_by_names(names):
+        if sources and not partitioning.derived and sources <= self._given_names().keys():
+            if any(names[column.source_id] != column.name for column in partitioning.columns):
+                self.findings.append(Finding(code=codes.PARTITION_NAMES_MAPPED, what=", ".join(partitioning.names)))
+        elif partitioning.names and self._misleads_by_names(names):
             partitioning = self._partitioning(mapped, withheld=_NAMES_DIFFER)
             sources = frozenset()
             names = self._physical_names(held, sources, mode)
+        mode = self._carried_mode(mode, names, held, sources)
+        self.findings.append(Finding(code=codes.COLUMN_MAPPING, what=f"mode {mode.value}"))
         legacy = int96_obstacles(self.survey, self.source, self.line, self.schema, held)
         obstacles = {
             key: (*self._obstacles(key, held[key[0]], names, sources, mapped, mode), *legacy.get(key, ()))
@@ -217,7 +228,7 @@ class _Designer:
     def _look_at_source(self) -> None:
         self.findings.extend(self.survey.footers.findings())
         if self.source.snapshot is None:
-            self.findings.append(Finding(code=codes.EMPTY_SOURCE, what="snapshots"))
+            self.findings.append(Finding(code=source_codes.EMPTY_SOURCE, what="snapshots"))
         for snapshot in self.line.snapshots:
             if snapshot.snapshot_id < 0:
                 detail = f"{snapshot.snapshot_id} is {snapshot.snapshot_id + 2**64} unsigned"
@@ -289,8 +300,34 @@ class _Designer:
                     self.findings.append(Finding(code=codes.FIELD_IDS_ABSENT, what="data files"))
             case choice:
                 mode = MappingMode(choice)
-        self.findings.append(Finding(code=codes.COLUMN_MAPPING, what=f"mode {mode.value}"))
         return mode
+
+    def _given_names(self) -> Mapping[int, str]:
+        """The physical names that partition columns had in the Delta table that this one came from."""
+        return {} if self.carried is None else self.carried.partition_names
+
+    def _carried_mode(
+        self,
+        mode: MappingMode,
+        names: Mapping[int, str],
+        held: list[dict[int, FileField]],
+        partition_sources: frozenset[int],
+    ) -> MappingMode:
+        """The mode of the Delta table that this one came from, where readers still find every column by it."""
+        if self.carried is None or self.options.column_mapping != "auto" or self.carried.mode is MappingMode.ID:
+            return mode
+        files = zip(self.survey.footers.facts, held, strict=True)
+        found = (
+            name_obstacles(facts.fields, self.schema, own, names) for facts, own in files if facts.fields is not None
+        )
+        if any(self._top_level_id(each.column) not in partition_sources for obstacles in found for each in obstacles):
+            return mode
+        if self.carried.mode is MappingMode.NAME:
+            return MappingMode.NAME
+        plain = len(set(self.schemas)) == 1 and self.options.iceberg_compat == "none"
+        columns = [column for column in self.schema.all_fields() if column.field_id in names]
+        usual = all(names[each.field_id] == each.name and not _NOT_IN_PARQUET & set(each.name) for each in columns)
+        return MappingMode.NONE if plain and usual else mode
 
     def _physical_names(
         self, held: list[dict[int, FileField]], partition_sources: frozenset[int], mode: MappingMode
@@ -301,8 +338,14 @@ class _Designer:
             for field_id, name in names_in_file(self.schema, held[facts]).items():
                 by_name = bytes_by_name.setdefault(field_id, {})
                 by_name[name] = by_name.get(name, 0) + tally.bytes
+        taken: dict[int, set[str]] = {}
+        for each, own in zip(self.survey.footers.facts, held, strict=True):
+            for field_id, others in taken_names(each.fields or (), self.schema, own):
+                taken.setdefault(field_id, set()).update(others)
         present = None if mode is MappingMode.NONE else partition_sources
-        return choose_physical_names(self.schema, bytes_by_name, present=present)
+        return choose_physical_names(
+            self.schema, bytes_by_name, present=present, given=self._given_names(), taken_in_files=taken
+        )
 
     # Which files cannot be shared
 
@@ -353,9 +396,10 @@ class _Designer:
         for group in groups:
             for obstacle in still_in_the_way(group.obstacles):
                 severity, remedy = self._severity(obstacle, mode)
+                by_name = obstacle.code in {codes.FORMER_NAMES, codes.FIELD_IDS_DISAGREE}
                 self.findings.append(
                     Finding(
-                        code=obstacle.code,
+                        code=codes.COLUMN_MAPPING_IMPOSSIBLE if mode is MappingMode.NONE and by_name else obstacle.code,
                         what=obstacle.column,
                         files=group.files,
                         rows=group.rows,
@@ -369,7 +413,7 @@ class _Designer:
 
     def _severity(self, obstacle: Obstacle, mode: MappingMode) -> tuple[Severity, str | None]:
         if mode is MappingMode.NONE and obstacle.code in {codes.FORMER_NAMES, codes.FIELD_IDS_DISAGREE}:
-            return Severity.REFUSE, "Leave --column-mapping out."
+            return Severity.REFUSE, None
         if obstacle.code is not codes.FORMER_NAMES:
             strict = obstacle.code.strict if self.options.strict else None
             return strict or obstacle.code.severity, None

@@ -30,7 +30,7 @@ from deltaberg.iceberg.row_lineage import ROW_ID
 from deltaberg.migrate.delta_files import DeltaFileReader, DeltaFiles
 from deltaberg.migrate.footers import FileFacts, differs_from_constant
 from deltaberg.migrate.source import DeltaSource
-from deltaberg.translate import codes
+from deltaberg.translate import codes, source_codes
 from deltaberg.translate.field_ids import Path, physical_name
 from deltaberg.translate.file_columns import Obstacle, held_by_path, iceberg_obstacles
 from deltaberg.translate.findings import Code, Finding
@@ -205,7 +205,9 @@ class IcebergSurveyor:
             row = pc.index(too_many, True).as_py()
             detail = f"{deleted[row]} of {batch.record_counts[row]} rows"
             what = str(batch.locations[row])
-            self.result.findings.append(Finding(code=codes.VECTOR_EXCEEDS_FILE, what=what, detail=detail, files=1))
+            self.result.findings.append(
+                Finding(code=source_codes.VECTOR_EXCEEDS_FILE, what=what, detail=detail, files=1)
+            )
 
     def _look_at_partition_texts(self, batch: DeltaFiles) -> None:
         """Values must parse; instants should say their zone."""

@@ -19,6 +19,7 @@ from deltaberg.migrate.iceberg_survey import FileTotals, IcebergSurvey, Surveyin
 from deltaberg.migrate.position import APP_ID_PREFIX
 from deltaberg.migrate.source import DeltaSource
 from deltaberg.translate import codes, source_codes
+from deltaberg.translate.carried_mapping import MAPPING_KEY, CarriedMapping
 from deltaberg.translate.field_ids import Path, assigned_ids, declared_ids, mapped_schema, physical_name
 from deltaberg.translate.findings import Finding
 from deltaberg.translate.lineage import DeltaLineage, delta_lineage
@@ -121,7 +122,7 @@ def design_iceberg(
         fresh_rows=frozenset(survey.fresh_rows) if carries else frozenset(),
         lineage=lineage,
         carries_lineage=carries,
-        properties=_properties(source, findings),
+        properties={**_properties(source, findings), MAPPING_KEY: _carried_mapping(source, schemas[-1], ids)},
         totals=survey.totals,
         eras=eras,
         era_translations=translations if eras is not None else (),
@@ -242,7 +243,7 @@ def _translated(schema: StructType, ids: Mapping[Path, int], version: int) -> Ic
         return delta_to_iceberg_schema(schema, ids, format_version=version)
     except InvalidIcebergRequest as error:
         fallback = delta_to_iceberg_schema(schema, assigned_ids(schema, known={}), format_version=version)
-        refusal = Finding(code=codes.SCHEMA_CONTRADICTORY, what="schema", detail=error.message)
+        refusal = Finding(code=source_codes.SCHEMA_CONTRADICTORY, what="schema", detail=error.message)
         return IcebergSchemaTranslation(
             schema=fallback.schema,
             leaves=fallback.leaves,
@@ -289,6 +290,12 @@ def _carries_lineage(version: int, lineage: DeltaLineage, survey: IcebergSurvey,
         return False
     findings.append(Finding(code=codes.LINEAGE, what="row tracking", files=survey.totals.files))
     return True
+
+
+def _carried_mapping(source: DeltaSource, schema: StructType, ids: Mapping[Path, int]) -> str:
+    names = [physical_name(schema.field(name)) for name in source.snapshot.metadata.partition_columns]
+    mode = source.snapshot.column_mapping.mode
+    return CarriedMapping(mode=mode, partition_names={ids[(name,)]: name for name in names}).to_text()
 
 
 def _properties(source: DeltaSource, findings: list[Finding]) -> dict[str, str]:

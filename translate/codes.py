@@ -364,6 +364,15 @@ PARTITION_FIELD_KEPT: Final = Code(
     remedy="Nothing to do; --derive-partition-columns adds generated columns for time and truncate transforms.",
     example="bucket(16, id), day(ts), an identity field with empty strings",
 )
+PARTITION_NAMES_MAPPED: Final = Code(
+    name="partition-names-mapped",
+    severity=Severity.WARNING,
+    to=_DELTA,
+    reason="The table came from a Delta table with column mapping and gets its partition columns back, under the physical "
+    "names of then; DuckDB reads the partition columns of any such table as null.",
+    remedy="Read the target with Spark, delta-rs or deltaberg, as its origin had to be.",
+    example="a column-mapped Delta table that was converted to Iceberg and back",
+)
 PARTITION_DERIVED: Final = Code(
     name="partition-column-derived",
     severity=Severity.INFO,
@@ -536,30 +545,6 @@ SECRET_PROPERTY: Final = Code(
     reason="A property looks like a secret and is not copied into the target's metadata.",
     remedy="Set it on the target if it is needed there.",
     example="a property `s3.secret-access-key`",
-)
-EMPTY_SOURCE: Final = Code(
-    name="no-snapshot",
-    severity=Severity.INFO,
-    to=_DELTA,
-    reason="The source has no snapshot yet; the target is an empty table.",
-    remedy="Nothing to do.",
-    example="a newly created Iceberg table",
-)
-VECTOR_EXCEEDS_FILE: Final = Code(
-    name="deletion-vector-exceeds-file",
-    severity=Severity.REFUSE,
-    to=_ICEBERG,
-    reason="The log says that more rows are deleted than the file has; one of the two numbers is wrong.",
-    remedy="Repair the source.",
-    example="a deletion vector of cardinality 10 for a file of 5 rows",
-)
-SCHEMA_CONTRADICTORY: Final = Code(
-    name="schema-contradictory",
-    severity=Severity.REFUSE,
-    to=_ICEBERG,
-    reason="The source's schema breaks a rule that readers of the target rely on.",
-    remedy="Repair the source.",
-    example="two columns with one column mapping id, an id above 2147483447",
 )
 NO_COLUMNS: Final = Code(
     name="no-columns",

@@ -18,7 +18,7 @@ from deltaberg.delta.file_actions import DELETION_VECTOR
 from deltaberg.iceberg.data_file import ADDED, POSITION_DELETES, data_file_schema
 from deltaberg.iceberg.delete_index import FILE_PATH_ID, PUFFIN
 from deltaberg.iceberg.metrics import metric_map
-from deltaberg.translate import codes
+from deltaberg.translate import codes, source_codes
 from deltaberg.translate.findings import Code
 
 FRAME_BYTES = 8
@@ -79,7 +79,7 @@ DELETE_RULES: Final[tuple[DeleteRule, ...]] = (
         source="Delta deletion vector of more rows than the file has",
         target="Iceberg",
         becomes="refused",
-        code=codes.VECTOR_EXCEEDS_FILE,
+        code=source_codes.VECTOR_EXCEEDS_FILE,
     ),
 )
 

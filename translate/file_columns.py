@@ -238,6 +238,15 @@ def name_obstacles(
     return tuple(result)
 
 
+def taken_names(
+    fields: Sequence[FileField], schema: Schema, held: Mapping[int, FileField]
+) -> Iterator[tuple[int, set[str]]]:
+    """The struct fields that a file lacks, each with the names, in lower case, that the file gives to others beside it."""
+    for column, siblings in _struct_levels(schema.fields, fields, held):
+        if column.field_id not in held:
+            yield column.field_id, {each.name.lower() for each in siblings}
+
+
 def delta_obstacles(
     schema: Schema,
     held: Mapping[int, FileField],

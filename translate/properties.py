@@ -55,6 +55,12 @@ PROPERTY_RULES: Final[tuple[PropertyRule, ...]] = (
     PropertyRule(source="Delta", pattern="any other", becomes="the same"),
     PropertyRule(
         source="Iceberg",
+        pattern="`deltaberg.delta.column-mapping`",
+        becomes="the column mapping mode and the partition columns' physical names, where files still agree with them: they "
+        "are those of the Delta table that this one came from",
+    ),
+    PropertyRule(
+        source="Iceberg",
         pattern=f"`{OWN_PREFIX}*`, `schema.name-mapping.default`",
         becomes="left out: the one is about deltaberg's own work, the other is carried by column mapping",
     ),

@@ -47,5 +47,37 @@ SNAPSHOT_ID_UNSIGNED: Final = Code(
     remedy="Nothing to do; --snapshot-id takes either form.",
     example="an Iceberg snapshot with the id 9876543210123456789",
 )
+EMPTY_SOURCE: Final = Code(
+    name="no-snapshot",
+    severity=Severity.INFO,
+    to=_DELTA,
+    reason="The source has no snapshot yet; the target is an empty table.",
+    remedy="Nothing to do.",
+    example="a newly created Iceberg table",
+)
+VECTOR_EXCEEDS_FILE: Final = Code(
+    name="deletion-vector-exceeds-file",
+    severity=Severity.REFUSE,
+    to=_ICEBERG,
+    reason="The log says that more rows are deleted than the file has; one of the two numbers is wrong.",
+    remedy="Repair the source.",
+    example="a deletion vector of cardinality 10 for a file of 5 rows",
+)
+SCHEMA_CONTRADICTORY: Final = Code(
+    name="schema-contradictory",
+    severity=Severity.REFUSE,
+    to=_ICEBERG,
+    reason="The source's schema breaks a rule that readers of the target rely on.",
+    remedy="Repair the source.",
+    example="two columns with one column mapping id, an id above 2147483447",
+)
 
-SOURCE_CODES: Final = (CHECKSUM_DIFFERS, SNAPSHOT_ID_UNSIGNED, SOURCE_FEATURE, SOURCE_UNREADABLE)
+SOURCE_CODES: Final = (
+    CHECKSUM_DIFFERS,
+    EMPTY_SOURCE,
+    SCHEMA_CONTRADICTORY,
+    SNAPSHOT_ID_UNSIGNED,
+    SOURCE_FEATURE,
+    SOURCE_UNREADABLE,
+    VECTOR_EXCEEDS_FILE,
+)

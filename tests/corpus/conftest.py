@@ -15,7 +15,6 @@ import pytest
 CORPUS = Path(__file__).resolve().parents[3] / "shared" / "corpus"
 EXPECTATIONS = Path(__file__).parent / "expectations.json"
 SECONDS_A_CASE = 120
-SAMPLE = 8
 # Tables whose files are said to be in a bucket: no test touches the network.
 IN_A_BUCKET = {"iceberg/generated_bounds"}
 
@@ -65,14 +64,13 @@ def cases() -> list[Case]:
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    """``case``: every table; ``sampled_case``: every eighth that is converted. Without ../shared one test is left, which skips."""
+    """``case``: every table; ``converted_case``: every one that is converted. Without ../shared one test is left, which skips."""
     if "case" in metafunc.fixturenames:
         metafunc.parametrize("case", cases() or [None], ids=lambda case: case.name if case else "absent")
-    if "sampled_case" in metafunc.fixturenames:
+    if "converted_case" in metafunc.fixturenames:
         listed = json.loads(EXPECTATIONS.read_text(encoding="utf-8"))["convert"]
         taken = [each for each in cases() if listed.get(each.name, {}).get("outcome") != "refused"]
-        chosen = taken[::SAMPLE] or [None]
-        metafunc.parametrize("sampled_case", chosen, ids=lambda case: case.name if case else "absent")
+        metafunc.parametrize("converted_case", taken or [None], ids=lambda case: case.name if case else "absent")
 
 
 @pytest.fixture(scope="session")

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import datetime as dt
+import json
 from collections.abc import Callable
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from deltaberg.delta.schema import type_to_json
@@ -363,3 +365,120 @@ def test_row_ids_and_the_numbers_of_commits_survive(
     assert final.last_sequence_number >= 4
     assert final.next_row_id == 8
     assert verify(opened(place), opened(back.target), rows=True, bounds=True).equal
+
+
+def mapped_delta_table(folder: Path, mode: str) -> Path:
+    """A column-mapped table, partitioned by ``p``, whose columns have physical names of their own."""
+    described = [("id", "long", "col-1"), ("text", "string", "col-2"), ("p", "string", "col-3")]
+    fields = [
+        {
+            "name": name,
+            "type": kind,
+            "nullable": name != "id",
+            "metadata": {
+                "comment": f"the {name}",
+                "delta.columnMapping.id": number,
+                "delta.columnMapping.physicalName": physical,
+            },
+        }
+        for number, (name, kind, physical) in enumerate(described, 1)
+    ]
+    metadata = {
+        "id": "7f0b1c9e-0000-4000-8000-000000000001",
+        "format": {"provider": "parquet", "options": {}},
+        "schemaString": json.dumps({"type": "struct", "fields": fields}),
+        "partitionColumns": ["p"],
+        "configuration": {"delta.columnMapping.mode": mode, "delta.columnMapping.maxColumnId": "3"},
+        "createdTime": 1,
+    }
+    actions: list[dict[str, Any]] = [
+        {"protocol": {"minReaderVersion": 2, "minWriterVersion": 5}},
+        {"metaData": metadata},
+    ]
+    for place, value in enumerate(("x", "y", None)):
+        schema = pa.schema(
+            [
+                pa.field("col-1", pa.int64(), nullable=False, metadata={"PARQUET:field_id": "1"}),
+                pa.field("col-2", pa.string(), metadata={"PARQUET:field_id": "2"}),
+            ]
+        )
+        file = folder / f"part-{place}.parquet"
+        folder.mkdir(exist_ok=True)
+        pq.write_table(pa.table([[place, place + 10], ["a", None]], schema=schema), file)
+        stats = {"numRecords": 2, "minValues": {"col-1": place}, "maxValues": {"col-1": place + 10}}
+        add = {
+            "path": file.name,
+            "partitionValues": {"col-3": value},
+            "size": file.stat().st_size,
+            "modificationTime": 1,
+            "dataChange": True,
+            "stats": json.dumps({**stats, "nullCount": {"col-1": 0, "col-2": 1}}),
+        }
+        actions.append({"add": add})
+    (folder / "_delta_log").mkdir()
+    text = "\n".join(json.dumps(action) for action in actions)
+    (folder / "_delta_log" / f"{0:020}.json").write_text(text + "\n")
+    return folder
+
+
+@pytest.mark.parametrize("mode", ["name", "id"])
+def test_a_column_mapped_delta_table_gets_its_partitioning_and_physical_names_back(
+    tmp_path: Path, opened: Any, delta_rows: Any, iceberg_rows: Any, difference: Callable[..., str], mode: str
+) -> None:
+    folder = mapped_delta_table(tmp_path / "t", mode)
+    wanted = delta_rows(folder)
+    assert sorted(wanted["p"].to_pylist(), key=str) == [None, None, "x", "x", "y", "y"]
+    there = convert(opened(folder), to="iceberg")
+    assert not difference(iceberg_rows(there.target_metadata), wanted)
+    back = convert(opened(there.target), to="delta", target=str(tmp_path / "back"))
+    assert back.rewritten_files == 0
+    assert "partition-names-mapped" in {item.code for item in back.plan.items if item.severity == "warning"}
+    final = opened(back.target)
+    assert final.snapshot.metadata.partition_columns == ("p",)
+    assert final.snapshot.column_mapping.mode.value == mode
+    assert _columns_of_delta(final) == _columns_of_delta(opened(folder))
+    assert not difference(delta_rows(back.target), wanted)
+    report = verify(opened(folder), final, rows=True, bounds=True)
+    assert report.equal, report.to_json()
+
+
+def test_a_column_that_was_renamed_meanwhile_keeps_its_physical_name(
+    tmp_path: Path, opened: Any, delta_rows: Any
+) -> None:
+    there = convert(opened(mapped_delta_table(tmp_path / "t", "name")), to="iceberg")
+    table = opened(there.target).table
+    with table.transaction() as transaction:
+        transaction.update_schema(lambda columns: columns.rename_column("p", "q").rename_column("id", "key"))
+        transaction.commit()
+    back = convert(opened(there.target), to="delta", target=str(tmp_path / "back"))
+    assert back.rewritten_files == 0
+    schema = opened(back.target).snapshot.metadata.schema
+    physical = {column.name: column.metadata["delta.columnMapping.physicalName"] for column in schema.fields}
+    assert physical == {"key": "col-1", "text": "col-2", "q": "col-3"}
+    rows = delta_rows(back.target)
+    assert sorted(rows["q"].to_pylist(), key=str) == [None, None, "x", "x", "y", "y"]
+    assert sorted(rows["key"].to_pylist()) == [0, 1, 2, 10, 11, 12]
+
+
+def test_a_plain_delta_table_comes_back_without_column_mapping(
+    tmp_path: Path, write_delta: Any, opened: Any, delta_rows: Any, difference: Callable[..., str]
+) -> None:
+    folder = write_delta(pa.table({"id": [1, 2], "p": ["x", "y"]}), partition_by=["p"])
+    there = convert(opened(folder), to="iceberg")
+    back = convert(opened(there.target), to="delta", target=str(tmp_path / "back"))
+    snapshot = opened(back.target).snapshot
+    assert snapshot.column_mapping.mode.value == "none"
+    assert (snapshot.protocol.min_reader_version, snapshot.metadata.partition_columns) == (1, ("p",))
+    assert not difference(delta_rows(back.target), delta_rows(folder))
+
+
+def test_a_plain_delta_table_whose_column_was_renamed_meanwhile_needs_column_mapping(
+    tmp_path: Path, write_delta: Any, opened: Any, delta_rows: Any
+) -> None:
+    there = convert(opened(write_delta(pa.table({"id": [1, 2], "a": ["x", "y"]}))), to="iceberg")
+    with opened(there.target).table.transaction() as transaction:
+        transaction.update_schema(lambda columns: columns.rename_column("a", "b"))
+        transaction.commit()
+    back = convert(opened(there.target), to="delta", target=str(tmp_path / "back"))
+    assert opened(back.target).snapshot.column_mapping.mode.value == "name"
+    assert delta_rows(back.target).to_pydict() == {"id": [1, 2], "b": ["x", "y"]}

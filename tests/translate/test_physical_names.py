@@ -67,3 +67,21 @@ def test_parts_of_lists_and_maps_have_no_name_of_their_own_but_structs_in_them_d
         present=NOBODY,
     )
     assert found == {1: "l", 3: "y", 4: "m"}
+
+
+def test_a_column_that_no_file_holds_avoids_a_name_that_files_give_to_another() -> None:
+    """Such as one that was dropped and added again: whoever looks for ``a`` would find the values of the old one."""
+    found = choose_physical_names(schema(column(7, "a")), {}, present=NOBODY, taken_in_files={7: {"a", "b"}})
+    assert found == {7: "col-7"}
+
+
+def test_a_partition_column_keeps_its_name_whatever_files_call_a() -> None:
+    found = choose_physical_names(schema(column(7, "a")), {}, present=frozenset({7}), taken_in_files={7: {"a"}})
+    assert found == {7: "a"}
+
+
+def test_a_given_name_goes_before_the_present_one() -> None:
+    found = choose_physical_names(
+        schema(column(1, "p"), column(2, "q")), {2: {"file": 9}}, present=frozenset({1}), given={1: "col-1", 2: "col-2"}
+    )
+    assert found == {1: "col-1", 2: "file"}, "where files hold a column, theirs is its name"
