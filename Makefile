@@ -27,7 +27,7 @@ test-quick: $(VENV)/.installed-dev ## the suite without Spark
 	@$(BIN)/pytest -q -n $(WORKERS) --dist loadgroup -m "not engines"
 
 test-engines: $(ENGINES_VENV)/.installed-dev ## only what Spark reads; GENERATION=spark-3.5 takes other engines
-	@DELTABERG_ENGINES="$(GENERATION)" $(ENGINES_VENV)/bin/pytest -q -m engines $(if $(GENERATION),tests/engines)
+	@DELTABERG_ENGINES="$(GENERATION)" $(ENGINES_VENV)/bin/pytest -q -n $(WORKERS) --dist loadgroup -m engines
 
 check: format-check lint types ## formatting, lint and types, as CI does
 

@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import sys
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -20,12 +21,16 @@ import pytest
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Generation:
-    """Versions that are released to work together: PySpark and the Maven coordinates of both connectors."""
+    """Versions that are released to work together: PySpark and the Maven coordinates of both connectors.
+
+    conf: settings that this Spark asks a user to choose, as the later ones have them.
+    """
 
     name: str
     pyspark: str
     iceberg: str
     delta: str
+    conf: Mapping[str, str] = field(default_factory=dict)
 
     def __str__(self) -> str:
         """How a failure names the engine."""
@@ -36,6 +41,7 @@ class Generation:
 GENERATIONS = tuple(
     Generation(**line) for line in json.loads((Path(__file__).parent / "generations.json").read_text(encoding="utf-8"))
 )
+LIMITS = Path(__file__).parent / "limits.json"
 # Thousands of tiny jobs: compile quickly, plan once, and start no more tasks than there is work. VACUUM alone starts
 # 10,000 tasks otherwise. What is read and written stays the same.
 JAVA_OPTIONS = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -Duser.timezone=UTC"
@@ -70,6 +76,13 @@ def generations() -> tuple[Generation, ...]:
 def generation() -> Generation:
     wanted = os.environ.get("DELTABERG_ENGINES") or GENERATIONS[0].name
     return next(generation for generation in GENERATIONS if generation.name == wanted)
+
+
+@pytest.fixture(scope="session")
+def limits(generation: Generation) -> Mapping[str, str]:
+    """What this generation's Spark cannot do, with words of its message; a test must see it stop with them."""
+    found: dict[str, str] = json.loads(LIMITS.read_text(encoding="utf-8")).get(generation.name, {})
+    return found
 
 
 @pytest.fixture(scope="session")
@@ -122,7 +135,7 @@ def spark(
         .config("spark.sql.session.timeZone", "UTC")
         .config("spark.log.level", "ERROR")
     )
-    for key, value in SMALL_JOBS.items():
+    for key, value in {**SMALL_JOBS, **generation.conf}.items():
         builder = builder.config(key, value)
     session = builder.getOrCreate()
     yield session
@@ -130,8 +143,8 @@ def spark(
 
 
 @pytest.fixture(scope="session")
-def run(spark: Any, generation: Generation) -> Callable[..., Any]:
-    """``run(statement, statement, ...)``: the last one's frame; a failure names the engine and the statement."""
+def run(spark: Any, generation: Generation, warehouse: Path) -> Callable[..., Any]:
+    """``run(statement, statement, ...)``: the last one's frame; a failure names the engine, the statement and the place."""
 
     def execute(*statements: str) -> Any:
         frame = None
@@ -139,7 +152,7 @@ def run(spark: Any, generation: Generation) -> Callable[..., Any]:
             try:
                 frame = spark.sql(statement)
             except Exception as error:
-                raise AssertionError(f"{generation} cannot run {statement!r}: {error}") from error
+                raise AssertionError(f"{generation} cannot run {statement!r} (ice is {warehouse}): {error}") from error
         return frame
 
     return execute
@@ -182,7 +195,7 @@ def without_variants(kind: Any, value: str, depth: int = 0) -> str:
 
 
 @pytest.fixture(scope="session")
-def query(run: Callable[..., Any], generation: Generation) -> Callable[[str], pa.Table]:
+def query(run: Callable[..., Any], generation: Generation, warehouse: Path) -> Callable[[str], pa.Table]:
     """Run SQL and give the rows as Arrow."""
 
     def read(sql: str) -> pa.Table:
@@ -190,7 +203,7 @@ def query(run: Callable[..., Any], generation: Generation) -> Callable[[str], pa
         try:
             return frame_to_arrow(frame)
         except Exception as error:
-            raise AssertionError(f"{generation} cannot answer {sql!r}: {error}") from error
+            raise AssertionError(f"{generation} cannot answer {sql!r} (ice is {warehouse}): {error}") from error
 
     return read
 
@@ -200,12 +213,14 @@ class SparkTable:
     """A table that Spark made from one file of ``sources/``; shared by all tests, so never written to.
 
     sql: how Spark calls it. refused: what the message of a refused conversion must hold; None when it must succeed.
+    not_made: with which words this generation's Spark said that it cannot make the table; None when it is there.
     """
 
     name: str
     sql: str
     folder: Path
     refused: str | None
+    not_made: str | None
 
 
 SOURCES = Path(__file__).parent / "sources"
@@ -219,20 +234,27 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
             metafunc.parametrize(f"{kind}_script", scripts, ids=lambda path: path.stem)
 
 
-def run_script(run: Callable[..., Any], script: Path, sql_name: str, generation: Generation) -> str | None:
-    """Run the statements of one file, one a line; gives what its ``-- refused:`` line says.
+def make_table(run: Callable[..., Any], script: Path, sql: str, folder: Path, generation: Generation) -> SparkTable:
+    """Run the statements of one file, one a line.
 
-    A line ``-- only:`` names the generations that can make the table; the test is skipped in the others.
+    A line ``-- refused: WORDS`` is about the conversion; ``-- stops NAME: WORDS`` says that the generation NAME cannot make
+    the table: then one statement must fail with these words.
     """
-    refused = None
+    refused = not_made = None
+    statements = []
     for line in script.read_text(encoding="utf-8").splitlines():
         if line.startswith("-- refused:"):
             refused = line.removeprefix("-- refused:").strip()
-        elif line.startswith("-- only:") and generation.name not in line.removeprefix("-- only:").split():
-            pytest.skip(f"{generation} cannot make {script.stem}")
+        elif line.startswith(f"-- stops {generation.name}:"):
+            not_made = line.partition(":")[2].strip()
         elif line and not line.startswith("--"):
-            run(line.rstrip(";").format(table=sql_name))
-    return refused
+            statements.append(line.rstrip(";").format(table=sql))
+    if not_made is None:
+        run(*statements)
+    else:
+        with pytest.raises(AssertionError, match=re.escape(not_made)):
+            run(*statements)
+    return SparkTable(name=script.stem, sql=sql, folder=folder, refused=refused, not_made=not_made)
 
 
 @pytest.fixture(scope="session")
@@ -246,9 +268,7 @@ def delta_table(
     def make(script: Path) -> SparkTable:
         if script not in made:
             folder = root / script.stem
-            sql = f"delta.`{folder}`"
-            refused = run_script(run, script, sql, generation)
-            made[script] = SparkTable(name=script.stem, sql=sql, folder=folder, refused=refused)
+            made[script] = make_table(run, script, f"delta.`{folder}`", folder, generation)
         return made[script]
 
     return make
@@ -261,11 +281,8 @@ def iceberg_table(run: Any, generation: Generation, warehouse: Path) -> Callable
 
     def make(script: Path) -> SparkTable:
         if script not in made:
-            sql = f"ice.source.{script.stem}"
-            refused = run_script(run, script, sql, generation)
-            made[script] = SparkTable(
-                name=script.stem, sql=sql, folder=warehouse / "source" / script.stem, refused=refused
-            )
+            folder = warehouse / "source" / script.stem
+            made[script] = make_table(run, script, f"ice.source.{script.stem}", folder, generation)
         return made[script]
 
     return make

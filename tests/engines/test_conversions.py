@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import os
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from importlib.metadata import version
 from pathlib import Path
@@ -94,12 +94,6 @@ def shape(spark: Any, sql: str) -> list[tuple[str, str, bool]]:
     return [(f.name, WIDENED.get(f.dataType.simpleString(), f.dataType.simpleString()), f.nullable) for f in fields]
 
 
-def not_made(script: Path, generation: Any) -> bool:
-    """Whether this generation's Spark cannot make the table."""
-    only = re.search(r"^-- only:(.*)$", script.read_text(encoding="utf-8"), re.MULTILINE)
-    return only is not None and generation.name not in only.group(1).split()
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Judges:
     """All engines, and where their findings go."""
@@ -111,9 +105,9 @@ class Judges:
     difference: Callable[..., str]
     readings: list[Reading]
 
-    def without_source(self, script: Path, to: str) -> None:
+    def without_source(self, script: Path, to: str, words: str) -> None:
         for engine in ("Spark", *READERS[to]):
-            self._note(script, to, engine, "not made")
+            self._note(script, to, engine, "not made", words)
 
     def refused(self, script: Path, to: str) -> None:
         for engine in ("Spark", *READERS[to]):
@@ -174,9 +168,10 @@ def judges(
 def test_an_iceberg_target_equals_its_delta_source(
     delta_script: Path, delta_table: Any, warehouse: Path, judges: Judges
 ) -> None:
-    if not_made(delta_script, judges.generation):
-        judges.without_source(delta_script, "iceberg")
     source = delta_table(delta_script)
+    if source.not_made:
+        judges.without_source(delta_script, "iceberg", source.not_made)
+        return
     target = warehouse / "converted" / source.name
     if source.refused:
         with pytest.raises(deltaberg.Unsupported, match=source.refused):
@@ -192,9 +187,10 @@ def test_an_iceberg_target_equals_its_delta_source(
 def test_a_delta_target_equals_its_iceberg_source(
     iceberg_script: Path, iceberg_table: Any, tmp_path: Path, judges: Judges
 ) -> None:
-    if not_made(iceberg_script, judges.generation):
-        judges.without_source(iceberg_script, "delta")
     source = iceberg_table(iceberg_script)
+    if source.not_made:
+        judges.without_source(iceberg_script, "delta", source.not_made)
+        return
     target = tmp_path / source.name
     if source.refused:
         with pytest.raises(deltaberg.Unsupported, match=source.refused):
@@ -213,12 +209,13 @@ WRITES = """
 
 Spark appends, deletes, updates and merges on targets of both directions (copy on write, merge on read, with and without
 deletion vectors), compacts them (`rewrite_data_files`, `rewrite_manifests`, `rewrite_position_delete_files`, OPTIMIZE, REORG)
-and evolves their schema; deltaberg reads each result exactly, the source does not change, and on Delta targets DuckDB and
+and evolves their schema (columns added, renamed, dropped, widened and reordered, nested ones too); streams append to them
+(`test_streams.py`). deltaberg reads each result exactly, the source does not change, and on Delta targets DuckDB and
 delta-rs read the same rows (`test_write_on_top.py`). Files outside a Delta target's folder are listed by a path that begins
 with `../`. An absolute path would be read, too, but Spark spells it anew when it removes the file, so that delta-rs 1.6.6 and
 DuckDB 1.5.5 read the removed rows and the new ones, and its DELETE, UPDATE and MERGE with deletion vectors fail on it. Therefore
 a Delta target outside its source's folder must not be moved alone, nor opened through a symbolic link that stands elsewhere.
-In a bucket it is the same (`tests/migrate/test_object_stores.py`). Files in another bucket than the Delta target can only have
+In a bucket it is the same (`tests/migrate/test_object_stores.py`, `test_places.py`). Files in another bucket than the Delta target can only have
 an absolute path: such a table stops delta-rs 1.6.6 (no object store for the other bucket) and DuckDB 1.5.5 (HTTP 404).
 
 ## Cleaners
@@ -262,7 +259,17 @@ def corpus_section(generation: Any) -> list[str]:
     return lines + known
 
 
-def page(readings: list[Reading], generation: Any, *, first: bool) -> str:
+def limits_section(generation: Any, limits: Mapping[str, str]) -> list[str]:
+    """What the other tests saw this generation's Spark stop at, and how it was set."""
+    lines = ["", "## What this Spark cannot do", "", "Each is a test that sees it stop with these words.", ""]
+    lines += [f"- {what}: `{words}`" for what, words in sorted(limits.items())]
+    if generation.conf:
+        lines += ["", "It ran with settings that it asks its user to choose, and that later ones have:", ""]
+        lines += [f"- `{key}={value}`" for key, value in generation.conf.items()]
+    return lines
+
+
+def page(readings: list[Reading], generation: Any, limits: Mapping[str, str], *, first: bool) -> str:
     """docs/compatibility.md, or the page of another generation, which is about Spark alone."""
     versions = ", ".join(f"{name} {version(package)}" for name, package in PACKAGES.items() if first or name == "Spark")
     connectors = str(generation).partition(" with ")[2]
@@ -313,15 +320,19 @@ def page(readings: list[Reading], generation: Any, *, first: bool) -> str:
         if notes:
             lines += ["", *(f"{number}. {note}" for number, note in enumerate(notes, 1))]
     lines += corpus_section(generation)
+    if limits or generation.conf:
+        lines += limits_section(generation, limits)
     return "\n".join(lines) + "\n" + (WRITES if first else "")
 
 
-def test_the_page_is_what_this_run_saw(readings: list[Reading], generation: Any, generations: Any) -> None:
+def test_the_page_is_what_this_run_saw(
+    readings: list[Reading], generation: Any, generations: Any, limits: Mapping[str, str]
+) -> None:
     scripts = list((Path(__file__).parent / "sources").glob("*/*.sql"))
     if len({(reading.to, reading.table) for reading in readings}) < len(scripts):
         pytest.skip("only a part of the tables was read")
     first = generation == generations[0]
-    text = page(readings, generation, first=first)
+    text = page(readings, generation, limits, first=first)
     file = DOCS / ("compatibility.md" if first else f"compatibility-{generation.name}.md")
     if os.environ.get("DELTABERG_WRITE_DOCS"):
         file.write_text(text, encoding="utf-8")

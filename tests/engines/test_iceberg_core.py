@@ -123,8 +123,6 @@ def test_spark_reads_every_snapshot_and_writes_on(
     spark: Any, query: Callable[[str], pa.Table], folder: Path, version: int | str
 ) -> None:
     name = f"ice.core.{folder.name}"
-    if version == "4-preview" and not spark.version.startswith("4.1"):
-        pytest.skip("only Iceberg 1.12 knows version 4")
     table = create_table(
         open_storage(),
         str(folder),
@@ -158,10 +156,8 @@ def test_spark_reads_every_snapshot_and_writes_on(
 
 @pytest.mark.parametrize("version", [3, "4-preview"])
 def test_spark_agrees_on_row_lineage_and_deletion_vectors(
-    spark: Any, query: Callable[[str], pa.Table], folder: Path, version: int | str
+    query: Callable[[str], pa.Table], folder: Path, version: int | str
 ) -> None:
-    if not spark.version.startswith("4.1"):
-        pytest.skip("row lineage is read by Iceberg 1.12")
     name = f"ice.core.{folder.name}"
     table = create_table(open_storage(), str(folder), schema=SCHEMA, spec=SPEC, format_version=version).commit()
     transaction = table.transaction()
@@ -190,9 +186,7 @@ def test_spark_agrees_on_row_lineage_and_deletion_vectors(
     assert ids_here(str(folder)) == [1, 1, 2, 2, 3]
 
 
-def test_spark_follows_an_upgrade_and_partition_evolution(
-    spark: Any, query: Callable[[str], pa.Table], folder: Path
-) -> None:
+def test_spark_follows_an_upgrade_and_partition_evolution(query: Callable[[str], pa.Table], folder: Path) -> None:
     name = f"ice.core.{folder.name}"
     table = create_table(open_storage(), str(folder), schema=SCHEMA, format_version=1).commit()
     table = committed(table, "append", add=data_file(folder / "data", PartitionSpec(spec_id=0), [1, 2], "a"))
@@ -212,10 +206,7 @@ def test_spark_follows_an_upgrade_and_partition_evolution(
         (3, "b", 7),
         (4, "c", 7),
     ]
-    if spark.version.startswith("4.1"):
-        found = query(f"SELECT id, _row_id FROM {name}").to_pylist()
-        mine = scan(table, with_lineage=True)
-        ours = pa.Table.from_batches(mine.batches(), mine.schema).select(["id", "_row_id"]).to_pylist()
-        assert sorted((row["id"], row["_row_id"]) for row in found) == sorted(
-            (row["id"], row["_row_id"]) for row in ours
-        )
+    found = query(f"SELECT id, _row_id FROM {name}").to_pylist()
+    mine = scan(table, with_lineage=True)
+    ours = pa.Table.from_batches(mine.batches(), mine.schema).select(["id", "_row_id"]).to_pylist()
+    assert sorted((row["id"], row["_row_id"]) for row in found) == sorted((row["id"], row["_row_id"]) for row in ours)

@@ -12,9 +12,10 @@ import pytest
 
 import deltaberg
 
-# Four files of 100 rows; k, s, t, d and e rise from file to file, p is the file's number.
-COLUMNS = "p INT, k BIGINT, s STRING, t TIMESTAMP, d DECIMAL(20, 3), e DATE, x DOUBLE"
+# Four files of 100 rows; all columns but p, the file's number, rise from file to file.
+COLUMNS = "p INT, k BIGINT, s STRING, u STRING, t TIMESTAMP, d DECIMAL(20, 3), e DATE, x DOUBLE"
 ROWS = """SELECT CAST({p} AS INT) AS p, id AS k, concat(repeat('prefix', 10), lpad(id, 6, '0')) AS s,
+concat(lpad(id, 6, '0'), repeat('suffix', 10)) AS u,
 TIMESTAMP'2024-01-01 00:00:00.000001' + make_dt_interval(id) AS t, CAST(id * 1.001 AS DECIMAL(20, 3)) AS d,
 DATE'2024-01-01' + CAST(id AS INT) AS e, id / 3D AS x FROM range({p} * 100, {p} * 100 + 100, 1, 1)"""
 # A condition that holds for one row of the second file, and how many of the four files a reader must skip for it.
@@ -25,6 +26,8 @@ CONDITIONS = {
     "t = TIMESTAMP'2024-05-30 00:00:00.000001'": 3,
     "p = 1 AND k % 100 = 50": 3,
     "x BETWEEN 49.9 AND 50.1": 3,
+    "u = concat('000150', repeat('suffix', 10))": 3,
+    # The texts of all files begin alike for longer than a bound is.
     "s = concat(repeat('prefix', 10), '000150')": 0,
 }
 
@@ -51,7 +54,7 @@ def to_iceberg(run: Any, warehouse: Path) -> Pair:
         *(f"INSERT INTO {sql} {ROWS.format(p=p)}" for p in range(4)),
         f"DELETE FROM {sql} WHERE k = 7",
         f"ALTER TABLE {sql} ADD COLUMN more STRING COMMENT 'later'",
-        f"INSERT INTO {sql} (p, k, more) VALUES (9, 9000, 'new')",
+        f"INSERT INTO {sql} VALUES (9, 9000, {', '.join(['NULL'] * 6)}, 'new')",
     )
     target = warehouse / "reads" / "to_iceberg"
     options = deltaberg.ConvertOptions(history="all")
@@ -68,7 +71,7 @@ def to_delta(run: Any, warehouse: Path) -> Pair:
         *(f"INSERT INTO {sql} {ROWS.format(p=p)}" for p in range(4)),
         f"DELETE FROM {sql} WHERE k = 7",
         f"ALTER TABLE {sql} ADD COLUMN more STRING COMMENT 'later'",
-        f"INSERT INTO {sql} (p, k, more) VALUES (9, 9000, 'new')",
+        f"INSERT INTO {sql} VALUES (9, 9000, {', '.join(['NULL'] * 6)}, 'new')",
     )
     source, target = warehouse / "reads" / "iceberg", warehouse / "reads" / "to_delta"
     options = deltaberg.ConvertOptions(history="all")
@@ -143,7 +146,7 @@ def test_every_converted_version_reads_as_the_source_did(pair: Pair, query: Call
 def test_the_schema_has_the_nullability_and_comments_of_the_source(run: Any, warehouse: Path, tmp_path: Path) -> None:
     columns = (
         "id BIGINT NOT NULL COMMENT 'the key', s STRUCT<a: INT NOT NULL COMMENT 'inside', b: STRING> NOT NULL, "
-        "l ARRAY<STRUCT<x: INT COMMENT 'an item'>>, m MAP<STRING, INT> COMMENT 'it''s a map'"
+        "l ARRAY<STRUCT<x: INT COMMENT 'an item'>>, m MAP<STRING, INT> COMMENT 'it\\'s a map'"
     )
     source = tmp_path / "source"
     run(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 from pathlib import Path
 from typing import Any
@@ -18,8 +19,9 @@ MERGE = (
 
 @pytest.fixture(scope="session")
 def stream(run: Any, spark: Any, tmp_path_factory: pytest.TempPathFactory) -> Any:
-    """``stream("delta", where)``: two micro-batches of ten rows into the folder or table, then a MERGE by hand."""
+    """``stream("delta", where, sql)``: two micro-batches of ten rows into the folder or table, then a MERGE by hand."""
     place = tmp_path_factory.mktemp("stream")
+    checkpoints = (place / f"checkpoint-{number}" for number in itertools.count())
     source = place / "source"
     run(f"CREATE TABLE delta.`{source}` (id INT, v STRING) USING delta")
     for first in (0, 10):
@@ -30,7 +32,7 @@ def stream(run: Any, spark: Any, tmp_path_factory: pytest.TempPathFactory) -> An
     def fill(kind: str, where: str, sql: str) -> None:
         frame = spark.readStream.format("delta").option("maxFilesPerTrigger", "1").load(str(source))
         writer = frame.coalesce(1).writeStream.format(kind).trigger(availableNow=True)
-        writer = writer.option("checkpointLocation", str(place / f"checkpoint-{kind}")).outputMode("append")
+        writer = writer.option("checkpointLocation", str(next(checkpoints))).outputMode("append")
         query = writer.start(where) if kind == "delta" else writer.toTable(where)
         query.awaitTermination()
         run(MERGE.format(t=sql))
@@ -67,6 +69,28 @@ def test_an_iceberg_table_that_a_stream_fills_becomes_a_delta_table(
     wanted = query("SELECT * FROM ice.stream.iceberg")
     assert wanted.num_rows == 25
     assert not difference(query(f"SELECT * FROM delta.`{tmp_path / 't'}`"), wanted)
+
+
+@pytest.mark.parametrize("to", ["delta", "iceberg"])
+def test_a_stream_writes_on_a_target(
+    to: str, stream: Any, run: Any, query: Any, warehouse: Path, difference: Any
+) -> None:
+    """The rows that came from the source and those of the stream; deltaberg knows the stream's versions for what they are."""
+    source, target = warehouse / "stream" / f"under_{to}", warehouse / "stream" / f"written_{to}"
+    of_source = f"ice.stream.{source.name}" if to == "delta" else f"delta.`{source}`"
+    of_target = f"delta.`{target}`" if to == "delta" else f"ice.stream.{target.name}"
+    run(
+        f"CREATE TABLE {of_source} (id INT, v STRING) USING {'iceberg' if to == 'delta' else 'delta'}",
+        f"INSERT INTO {of_source} VALUES (16, 'under the stream'), (-1, 'before it')",
+    )
+    deltaberg.convert(source, to=to, target=target)
+    stream(to, str(target) if to == "delta" else of_target, of_target)
+    mine = deltaberg.scan(target).read_all()
+    assert mine.num_rows == 27
+    assert not difference(mine, query(f"SELECT * FROM {of_target}"))
+    operations = [entry.operation for entry in deltaberg.history(target).entries]
+    assert operations.count("STREAMING UPDATE" if to == "delta" else "append") >= 2
+    assert query(f"SELECT * FROM {of_source}").num_rows == 2
 
 
 def test_a_stream_reads_a_delta_target_from_its_first_version(

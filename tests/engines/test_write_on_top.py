@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -29,6 +30,25 @@ EVOLUTION = (
     "ALTER TABLE {t} RENAME COLUMN v TO w",
     "ALTER TABLE {t} DROP COLUMN extra",
     "INSERT INTO {t} VALUES (5001, 'renamed', 2)",
+)
+# Only now: readers other than Spark know no table with this feature.
+WIDENING = (
+    "ALTER TABLE {t} SET TBLPROPERTIES ('delta.enableTypeWidening' = 'true')",
+    "ALTER TABLE {t} ALTER COLUMN id TYPE BIGINT",
+    "INSERT INTO {t} VALUES (9223372036854775807, 'widened', 0)",
+)
+WIDEN = "widen a column of a Delta table from int to bigint"
+REORDER = (
+    "ALTER TABLE {t} ALTER COLUMN w FIRST",
+    "INSERT INTO {t} VALUES ('reordered', 5002, 1)",
+    "ALTER TABLE {t} ADD COLUMN s STRUCT<a: INT> AFTER w",
+    "ALTER TABLE {t} ADD COLUMN s.b STRING",
+    "INSERT INTO {t} VALUES ('nested', named_struct('a', 1, 'b', 'two'), 5003, 2)",
+    "ALTER TABLE {t} RENAME COLUMN s.a TO aa",
+    "ALTER TABLE {t} DROP COLUMN s.b",
+    "UPDATE {t} SET s = named_struct('aa', 7) WHERE id = 5003",
+    "MERGE INTO {t} t USING (SELECT 'late' AS w, named_struct('aa', 8) AS s, id, 1 AS p FROM range(5000, 5010)) n "
+    "ON t.id = n.id WHEN MATCHED AND t.id = 5001 THEN DELETE WHEN MATCHED THEN UPDATE SET * WHEN NOT MATCHED THEN INSERT *",
 )
 
 
@@ -62,7 +82,7 @@ def test_spark_writes_on_an_iceberg_target(
         for statement in (*DML, *ICEBERG_UPKEEP):
             run(statement.format(t=f"ice.{name}", n=name))
             assert not difference(rows(folder), query(f"SELECT * FROM ice.{name}")), statement
-    for statement in EVOLUTION:
+    for statement in (*EVOLUTION, *WIDENING, *REORDER):
         run(statement.format(t=f"ice.{name}", n=name))
         assert not difference(rows(folder), query(f"SELECT * FROM ice.{name}")), statement
     assert not difference(rows(plain_delta), before), "the source is not touched by writes on the target"
@@ -70,7 +90,14 @@ def test_spark_writes_on_an_iceberg_target(
 
 @pytest.mark.parametrize(("place", "vectors"), [("inside", "true"), ("elsewhere", "true"), ("elsewhere", "false")])
 def test_spark_writes_on_a_delta_target(
-    place: str, vectors: str, run: Any, query: Any, warehouse: Path, difference: Any, independent: Any
+    place: str,
+    vectors: str,
+    run: Any,
+    query: Any,
+    limits: Mapping[str, str],
+    warehouse: Path,
+    difference: Any,
+    independent: Any,
 ) -> None:
     """In the Iceberg table's own folder and outside it; readers that compare the spellings of paths see the same rows."""
     name = f"write.{place}_{vectors}"
@@ -85,7 +112,10 @@ def test_spark_writes_on_a_delta_target(
     before = query(f"SELECT * FROM ice.{name}")
     sql = f"delta.`{target}`"
     run(f"ALTER TABLE {sql} SET TBLPROPERTIES ('delta.enableDeletionVectors' = '{vectors}')")
-    for statement in (*DML, *DELTA_UPKEEP, *EVOLUTION):
+    widening = WIDENING[:1] if WIDEN in limits else WIDENING
+    # Copy on write tells nothing new about schemas.
+    evolution = (*EVOLUTION, *widening, *REORDER) if vectors == "true" else ()
+    for statement in (*DML, *DELTA_UPKEEP, *evolution):
         run(statement.format(t=sql))
         mine = rows(target, format="delta")
         assert not difference(mine, query(f"SELECT * FROM {sql}")), statement
@@ -94,6 +124,9 @@ def test_spark_writes_on_a_delta_target(
                 got = independent.read(engine, target)
                 assert not isinstance(got, str), got
                 assert not difference(got, mine), f"{engine} after {statement}"
+    if WIDEN in limits and evolution:
+        with pytest.raises(AssertionError, match=limits[WIDEN]):
+            run(WIDENING[1].format(t=sql))
     assert not difference(query(f"SELECT * FROM ice.{name}"), before), (
         "the source is not touched by writes on the target"
     )
