@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from deltaberg.delta.errors import CorruptLog, VersionNotFound
+from deltaberg.delta.history import CommitActions
 from deltaberg.delta.log_path import commit_name, log_folder
 from deltaberg.delta.table import DeltaTable
 from deltaberg.errors import Conflict, NotATable
@@ -18,6 +20,7 @@ class HeldPosition:
     """The position of the table in a target folder.
 
     untouched: the newest commit there is deltaberg's own. position: None where deltaberg did not write the table.
+    only_notes: what others committed after it changes nothing: VACUUM tells the log when it begins and when it ends.
     plan_name: the plan document it was written by, None where the table does not say.
     """
 
@@ -26,6 +29,7 @@ class HeldPosition:
     metadata_location: str
     untouched: bool
     plan_name: str | None
+    only_notes: bool = False
 
     def require(self, position: Position, *, options_text: str, root: str) -> None:
         """Raise Conflict unless the target holds exactly this position and nobody has changed it."""
@@ -37,7 +41,7 @@ class HeldPosition:
                 "choose another --target",
                 path=root,
             )
-        if not self.untouched:
+        if not self.untouched and not self.only_notes:
             raise Conflict(
                 f"Cannot use {root}: somebody else has committed to it since deltaberg wrote it; choose another --target",
                 path=root,
@@ -85,10 +89,26 @@ def _of_delta(storage: Storage, root: str) -> HeldPosition | None:
     snapshot = table.snapshot()
     configuration = snapshot.metadata.configuration
     position = Position.from_properties(configuration)
+    written = configuration.get(TARGET_VERSION_KEY, "")
+    untouched = written == str(snapshot.version)
     return HeldPosition(
         position=position,
         options_text=configuration.get(OPTIONS_KEY, "{}"),
         metadata_location=f"{log_folder(root)}/{commit_name(snapshot.version)}",
-        untouched=configuration.get(TARGET_VERSION_KEY) == str(snapshot.version),
+        untouched=untouched,
         plan_name=configuration.get(PLAN_KEY),
+        only_notes=not untouched and written.isdecimal() and _only_notes(table, int(written) + 1, snapshot.version),
     )
+
+
+def _only_notes(table: DeltaTable, first: int, last: int) -> bool:
+    """Whether these commits hold nothing but a ``commitInfo``; not where one of them has been cleaned up."""
+    try:
+        return all(_is_note(commit) for commit in table.commits(first, last))
+    except (VersionNotFound, CorruptLog):
+        return False
+
+
+def _is_note(commit: CommitActions) -> bool:
+    files = commit.adds.num_rows or commit.removes.num_rows or commit.change_files.num_rows
+    return not (files or commit.metadata or commit.protocol or commit.txns or commit.domain_metadata)
