@@ -220,18 +220,9 @@ an absolute path: such a table stops delta-rs 1.6.6 (no object store for the oth
 
 ## Cleaners
 
-VACUUM, VACUUM LITE, `expire_snapshots`, `remove_orphan_files` and the clean-up of the log, each of them
-directly after each of the others, on the source and
-on the target, leave both tables whole (`test_cleaners.py`), because a target carries a guard: `gc.enabled=false` on an Iceberg
-target, a `delta.deletedFileRetentionDuration` of a hundred years on a Delta target. What breaks a table all the same:
-
-| what is done | what it takes away | what finds it |
-|---|---|---|
-| `VACUUM ... RETAIN 0 HOURS` on a Delta target **in the Iceberg table's folder**, with Spark's own check switched off | the Iceberg `metadata/` folder: the source is gone | `verify`: it holds no iceberg table |
-| `VACUUM ... LITE RETAIN 0 HOURS` on a Delta target that was compacted or rewritten, wherever it stands, with the check switched off | data files that the source still lists | `verify --rows`: the missing file by name |
-| compaction of the source and then its own VACUUM or `expire_snapshots`, while the target still holds the version before | files that the target still lists | `verify --rows`: the missing file by name |
-
-So: convert again after the source has been compacted and before it is cleaned; leave Spark's check of the retention switched on.
+VACUUM, `expire_snapshots`, `remove_orphan_files` and the clean-up of the log, in every order, on the source and on the target,
+leave both tables whole, because a target carries guards. What breaks a table all the same, and what finds it, has
+[a page of its own](cleaners.md).
 """
 
 
