@@ -93,7 +93,8 @@ def convert(
     Spark, as ``engine="spark"`` does with the active session or a new one.
 
     Raises Refused where the plan refuses or where reading the source stops, Conflict where the target holds another table
-    or was changed by somebody else; leaves nothing half-written behind when it fails.
+    or was changed by somebody else. Leaves nothing half-written behind when it fails: a history that is replayed into a
+    Delta table keeps the versions that are committed by then, and the next call goes on behind them.
     """
     options = options or ConvertOptions()
     if session is not None:
@@ -129,9 +130,10 @@ def target_root(source: Source, target: str | None) -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Begun:
-    """A replay that was interrupted: the snapshot it got to, and its plan document."""
+    """A replay that was interrupted: the snapshot and schema it got to, and its plan document."""
 
     snapshot_id: int
+    schema_id: int | None
     plan_name: str
 
 
@@ -169,19 +171,17 @@ class _Job:
         except CommitStateUnknown:
             raise
         except Conflict:
-            # Somebody else may have built on the first versions of a replay, which then are no longer ours to delete;
-            # or goes on with the same interrupted replay, and with files of the same names.
-            if begun is None and not storage.has_written(f"{log_folder(self.root)}/{commit_name(0)}"):
-                storage.discard()
+            if not storage.has_written(f"{log_folder(self.root)}/{commit_name(0)}"):
+                _take_back(storage, begun)
             raise
         except Refused:
-            storage.discard()
+            _take_back(storage, begun)
             raise
         except STOPS_AT_SOURCE as error:
-            storage.discard()
+            _take_back(storage, begun)
             raise Refused(refused_by_source(error, source=describe_source(self.source), to=self.to.value)) from error
         except BaseException:
-            storage.discard()
+            _take_back(storage, begun)
             raise
         delete_leftovers(storage, leftovers)
         return result
@@ -199,7 +199,9 @@ class _Job:
         if not held.plan_name.startswith(_plan_prefix(position)):
             return None
         known = self.source.storage.exists(join(self.root, held.plan_name))
-        return _Begun(snapshot_id=held.position.version, plan_name=held.plan_name) if known else None
+        if not known:
+            return None
+        return _Begun(snapshot_id=held.position.version, schema_id=held.position.schema_id, plan_name=held.plan_name)
 
     def _already_there(self, held: HeldPosition, position: Position) -> ConvertResult:
         held.require(position, options_text=self._options_text(), root=self.root)
@@ -232,9 +234,8 @@ class _Job:
             storage.put(join(self.root, plan_name), document.encode())
             done = self._write_table(prepared.design, position, storage, plan_name, None, engine, parts)
         else:
-            done = self._write_table(
-                prepared.design, position, storage, begun.plan_name, begun.snapshot_id, engine, parts
-            )
+            got_to = (begun.snapshot_id, begun.schema_id)
+            done = self._write_table(prepared.design, position, storage, begun.plan_name, got_to, engine, parts)
         self.progress("write", made.files, made.files)
         return ConvertResult(
             plan=made,
@@ -254,7 +255,7 @@ class _Job:
         position: Position,
         storage: RecordingStorage,
         plan_name: str,
-        after: int | None,
+        after: tuple[int, int | None] | None,
         engine: Engine,
         parts: PartsOfSource | None,
     ) -> WrittenDelta | WrittenIceberg:
@@ -307,6 +308,13 @@ class _Job:
             if each.name != "engine" and getattr(self.options, each.name) != getattr(usual, each.name)
         }
         return json.dumps(chosen, sort_keys=True, default=dict)
+
+
+def _take_back(storage: RecordingStorage, begun: _Begun | None) -> None:
+    """Delete what was written, unless a version stands: others may have built on it, or go on with the same replay and
+    with files of the same names. The next run goes on, too."""
+    if begun is None and not storage.has_kept:
+        storage.discard()
 
 
 def _plan_prefix(position: Position) -> str:

@@ -28,7 +28,7 @@ from deltaberg.migrate.position import POSITION_KEY, Position
 from deltaberg.migrate.rewrite import rewritten_location
 from deltaberg.migrate.vector_copy import Vector
 from deltaberg.translate.data_files import encode_paths
-from deltaberg.translate.history import iceberg_to_delta_operation
+from deltaberg.translate.history import SCHEMA_CHANGED, iceberg_to_delta_operation
 
 _NAMES: Final = uuid.UUID("6c1a6b1e-4a0e-5f43-8a59-1d6a6f0c7b52")
 
@@ -79,13 +79,17 @@ class DeltaReplay:
         self._rewriter = self._entries.rewriter()
         self._sums = _Sums()
 
-    def write(self, *, after: int | None = None) -> WrittenDelta:
-        """Commit one version a snapshot, those behind ``after`` alone where an earlier run got that far.
+    def write(self, *, after: tuple[int, int | None] | None = None) -> WrittenDelta:
+        """Commit one version a snapshot, and one for a schema that was changed after the last of them.
 
-        Every version that is visible is whole and says which snapshot it holds. Raises DeltaConflict where somebody
+        after: id of the snapshot and of the schema that an earlier run got to; only what is behind it is committed.
+        Every version that is visible is whole, says which snapshot it holds, and stays whatever becomes of the next. Raises DeltaConflict where somebody
         else commits meanwhile.
         """
-        ids = [each.snapshot_id for each in self._line.snapshots]
+        ids: list[tuple[int, int | None]] = [
+            (snapshot.snapshot_id, schema.schema_id)
+            for snapshot, schema in zip(self._line.snapshots, self._line.schemas, strict=True)
+        ]
         first = 0 if after is None else ids.index(after) + 1
         state = _State.of([])
         if first:
@@ -107,20 +111,27 @@ class DeltaReplay:
             writer.position, version=snapshot.snapshot_id, schema_id=self._line.schemas[version].schema_id
         )
         base = None if version == 0 else DeltaTable.open(writer.root, writer.storage).snapshot()
+        repeats = self._line.repeats(version)
+        timestamp_ms = snapshot.timestamp_ms
+        if repeats:
+            timestamp_ms = max(timestamp_ms, writer.source.table.metadata.last_updated_ms)
         with self._begin(version, position, base) as transaction:
-            state = self._fill(transaction, snapshot, base, before)
+            state = before if repeats else self._fill(transaction, snapshot, base, before)
             transaction.set_txn(position.app_id, snapshot.snapshot_id, last_updated_ms=writer.clock_ms)
             if writer.design.lineage:
                 transaction.reserve_row_ids(writer.next_row_id - 1)
             operation, parameters = iceberg_to_delta_operation(snapshot.operation, first=version == 0)
+            if repeats:
+                operation, parameters = SCHEMA_CHANGED
             transaction.commit(
                 operation,
                 parameters=parameters,
-                timestamp_ms=snapshot.timestamp_ms,
+                timestamp_ms=timestamp_ms,
                 extra_info={POSITION_KEY: position.to_json()},
                 rules_checked=VOUCHED,
                 expected_version=version,
             )
+        writer.on_commit()
         checkpoint = transaction.checkpoint_when_due()
         if checkpoint.written is not None or checkpoint.failure is not None:
             # A later checkpoint covers all versions, so the failure of an earlier one is nobody's concern any more.

@@ -61,9 +61,9 @@ def survey_delta(source: IcebergSource, line: SnapshotLine, deep: bool) -> Delta
     """Look at the files of every snapshot of the line, in this process. Raises what reading the table raises."""
     found = DeltaSurvey(footers=FooterSurvey(source.storage, deep=deep))
     seen: set[str] = set()
-    for snapshot in line.snapshots:
+    for snapshot in line.distinct:
         for batch in data_files(source.table, snapshot, with_metrics=False):
-            new = batch if len(line.snapshots) == 1 else _unseen(batch, seen)
+            new = batch if len(line.distinct) == 1 else _unseen(batch, seen)
             if new.num_rows:
                 look_at_files(found, source, line.union, new)
         for batch in delete_files(source.table, snapshot):

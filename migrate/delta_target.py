@@ -229,7 +229,7 @@ class _Designer:
         self.findings.extend(self.survey.footers.findings())
         if self.source.snapshot is None:
             self.findings.append(Finding(code=source_codes.EMPTY_SOURCE, what="snapshots"))
-        for snapshot in self.line.snapshots:
+        for snapshot in self.line.distinct:
             if snapshot.snapshot_id < 0:
                 detail = f"{snapshot.snapshot_id} is {snapshot.snapshot_id + 2**64} unsigned"
                 self.findings.append(Finding(code=source_codes.SNAPSHOT_ID_UNSIGNED, what="snapshot", detail=detail))

@@ -39,7 +39,7 @@ def int96_obstacles(
     if not any(stored):
         return {}
     doubtful: dict[tuple[int, int], dict[str, bool]] = {}
-    for snapshot in line.snapshots:
+    for snapshot in line.distinct:
         for batch in data_files(source.table, snapshot):
             _, facts = observe(survey.footers, source, batch)
             spec_id = batch.column("spec_id")[0].as_py()

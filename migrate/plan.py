@@ -158,7 +158,7 @@ def _to_delta(source: IcebergSource, options: ConvertOptions, parts: PartsOfSour
     rewritten_bytes = sum(group.bytes for group in anew)
     findings = [*design.findings, *_engine_findings(source, options, rewritten, rewritten_bytes)]
     files = sum(group.files for group in design.groups)
-    taken = design.deletes["rows"] if len(design.line.snapshots) == 1 else 0
+    taken = design.deletes["rows"] if len(design.line.distinct) == 1 else 0
     made = Plan(
         source=describe_source(source),
         target={

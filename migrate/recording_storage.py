@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, suppress
 
 import pyarrow as pa
 
 from deltaberg.storage import FileInfo, Storage, StorageError
-from deltaberg.storage.protocol import Chunk
+from deltaberg.storage.protocol import Chunk, Probe
 
 
 class RecordingStorage:
@@ -19,6 +19,7 @@ class RecordingStorage:
         self._written: dict[str, None] = {}
         self._known_folders: set[str] = set()
         self._made_folders: list[str] = []
+        self.has_kept = False
 
     def __reduce__(self) -> tuple[type[RecordingStorage], tuple[Storage]]:
         """Another process records what it writes itself."""
@@ -49,6 +50,7 @@ class RecordingStorage:
         """What was written so far stays, also after ``discard``: it is committed, and others may build on it."""
         self._written.clear()
         self._made_folders.clear()
+        self.has_kept = True
 
     def has_written(self, location: str) -> bool:
         """Whether a file was written and not deleted since."""
@@ -74,6 +76,9 @@ class RecordingStorage:
 
     def list(self, folder: str, *, start_after: str | None = None, recursive: bool = False) -> Iterator[FileInfo]:
         return self._storage.list(folder, start_after=start_after, recursive=recursive)
+
+    def probe(self, folder: str, names: Sequence[str]) -> Probe | None:
+        return self._storage.probe(folder, names)
 
     def open(self, location: str) -> pa.NativeFile:
         return self._storage.open(location)

@@ -18,7 +18,8 @@ from deltaberg.migrate.source import IcebergSource
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SnapshotLine:
-    """snapshots: oldest first, with the schema of each. union: the newest schema and what older ones had beside.
+    """snapshots: oldest first, with the schema of each; the last one twice where the schema was changed after it.
+    union: the newest schema and what older ones had beside.
 
     promotes: whether a type was promoted on the way. cut: why older snapshots are left out.
     """
@@ -32,6 +33,15 @@ class SnapshotLine:
     def since(self, first: int, cut: str) -> SnapshotLine:
         """The line without its ``first`` oldest snapshots."""
         return _line(self.snapshots[first:], self.schemas[first:], cut)
+
+    @property
+    def distinct(self) -> tuple[Snapshot, ...]:
+        """``snapshots`` without the repetition."""
+        return tuple({each.snapshot_id: each for each in self.snapshots}.values())
+
+    def repeats(self, place: int) -> bool:
+        """Whether the snapshot at a place is the one before it, in another schema."""
+        return place > 0 and self.snapshots[place].snapshot_id == self.snapshots[place - 1].snapshot_id
 
     @property
     def shared(self) -> Schema:
@@ -63,7 +73,11 @@ def snapshot_line(source: IcebergSource, *, whole: bool) -> SnapshotLine:
     if not whole:
         return _line((snapshot,), (source.schema,), None)
     found = tuple(reversed(list(metadata.ancestors(snapshot.snapshot_id))))
-    schemas = (*tuple(metadata.schema_for(each) for each in found[:-1]), source.schema)
+    schemas = tuple(metadata.schema_for(each) for each in found)
+    if schemas[-1].fields != source.schema.fields:
+        found, schemas = (*found, found[-1]), (*schemas, source.schema)
+    else:
+        schemas = (*schemas[:-1], source.schema)
     oldest = found[0]
     cut = None
     if oldest.parent_snapshot_id is not None:

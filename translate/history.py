@@ -13,6 +13,9 @@ OVERWRITE: Final = "overwrite"
 DELETE: Final = "delete"
 REPLACE: Final = "replace"
 
+SCHEMA_CHANGED: Final[tuple[str, Mapping[str, object]]] = ("REPLACE COLUMNS", {})
+"""``operation`` and ``operationParameters`` of a Delta commit for a schema that changed without a snapshot."""
+
 _REARRANGING: Final = frozenset(
     {"OPTIMIZE", "REORG", "COMPUTE STATS", "UPGRADE PROTOCOL", "ROW TRACKING BACKFILL", "ROW TRACKING UNBACKFILL"}
 )

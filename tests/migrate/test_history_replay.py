@@ -320,8 +320,8 @@ class KillingStorage:
 class FullDisk:
     """A storage whose n-th write fails; everything else works."""
 
-    def __init__(self, fails_at: int) -> None:
-        self._real, self.left = open_storage(), fails_at
+    def __init__(self, fails_at: int, trouble: BaseException) -> None:
+        self._real, self.left, self.trouble = open_storage(), fails_at, trouble
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._real, name)
@@ -333,7 +333,7 @@ class FullDisk:
     def _count(self, location: str) -> None:
         self.left -= 1
         if self.left == -1:
-            raise StorageError("disk full", path=location)
+            raise self.trouble
 
     @contextmanager
     def create(self, location: str) -> Iterator[pa.NativeFile]:
@@ -346,6 +346,52 @@ class FullDisk:
 
     def put_if_absent(self, location: str, data: bytes) -> None:
         self._write(self._real.put_if_absent, location, data)
+
+
+class TestASchemaThatChangedAfterTheLastSnapshot:
+    @pytest.fixture
+    def place(self, table: Any) -> str:
+        table.append(people(5, 40))
+        with table.update_schema() as update:
+            update.rename_column("name", "called")
+            update.add_column("note", types.StringType())
+        return str(table.metadata_location)
+
+    def test_is_a_version_of_its_own(self, tmp_path: Path, place: str, opened: Any, difference: Difference) -> None:
+        source = opened(place)
+        result = replay(source, tmp_path / "target", "delta", former_names="rewrite")
+        ids = [snapshot for snapshot, _ in result.commits]
+        assert ids[-1] == ids[-2] == source.snapshot.snapshot_id
+        before, after = delta_at(result.target, len(ids) - 2), delta_at(result.target, len(ids) - 1)
+        assert before.column_names == ["id", "name"]
+        assert after.column_names == ["id", "called", "note"]
+        assert after["note"].null_count == after.num_rows
+        assert not difference(after.drop_columns(["note"]).rename_columns(["id", "name"]), before)
+        newest = opened(result.target).snapshot
+        assert not newest.changes(newest.version).adds.num_rows
+        assert verify(source, opened(result.target), rows=True).equal
+        assert replay(opened(place), tmp_path / "target", "delta", former_names="rewrite").already_current
+
+    def test_is_what_an_interrupted_replay_goes_on_with(self, tmp_path: Path, place: str, opened: Any) -> None:
+        whole = replay(opened(place), tmp_path / "whole", "delta", former_names="rewrite")
+        target, stood = tmp_path / "target", set()
+        for fails_at in range(100):
+            try:
+                source = opened(place, storage=FullDisk(fails_at, StorageError("disk full")))
+                replay(source, target, "delta", former_names="rewrite")
+            except (StorageError, CommitStateUnknown):
+                versions = len(list((target / "_delta_log").glob("*.json")))
+                result = replay(opened(place), target, "delta", former_names="rewrite")
+                assert result.already_current or len(result.commits) + versions == len(whole.commits)
+                assert opened(target).snapshot.version == len(whole.commits) - 1
+                assert verify(opened(place), opened(target), rows=True).equal
+                stood.add(versions)
+                shutil.rmtree(target)
+            else:
+                shutil.rmtree(target)
+                if fails_at > 20:
+                    break
+        assert stood >= {0, 1, 2}
 
 
 class TestAnInterruptedReplay:
@@ -382,23 +428,36 @@ class TestAnInterruptedReplay:
         assert dies_at > 6
         assert resumed >= 2
 
-    def test_is_taken_back_where_only_a_write_failed(self, tmp_path: Path, place: str, opened: Any) -> None:
-        unknown = 0
+    @pytest.mark.parametrize("trouble", [StorageError("disk full"), KeyboardInterrupt()], ids=["disk", "interrupt"])
+    def test_keeps_the_versions_that_others_can_see_and_goes_on(
+        self, tmp_path: Path, place: str, opened: Any, difference: Difference, trouble: BaseException
+    ) -> None:
+        """Before the first version nothing is left; behind it every version stands, with its rows."""
+        target = tmp_path / "target"
+        whole = replay(opened(place), tmp_path / "whole", "delta", former_names="rewrite")
+        wanted = [delta_at(whole.target, version) for _, version in whole.commits]
+        stood = set()
         for fails_at in range(100):
             try:
-                source = opened(place, storage=FullDisk(fails_at))
-                replay(source, tmp_path / "target", "delta", former_names="rewrite")
-            except CommitStateUnknown:
-                unknown += 1
-                replay(opened(place), tmp_path / "target", "delta", former_names="rewrite")
-                shutil.rmtree(tmp_path / "target")
-            except StorageError:
-                assert not (tmp_path / "target").exists()
+                source = opened(place, storage=FullDisk(fails_at, trouble))
+                replay(source, target, "delta", former_names="rewrite")
+            except (StorageError, CommitStateUnknown, KeyboardInterrupt) as error:
+                versions = len(list((target / "_delta_log").glob("*.json")))
+                if not versions and not isinstance(error, CommitStateUnknown):
+                    assert not target.exists()
+                for version in range(versions):
+                    assert not difference(delta_at(target, version), wanted[version])
+                stood.add(versions)
+                result = replay(opened(place), target, "delta", former_names="rewrite")
+                assert len(result.commits) + versions == 3 or (result.already_current and versions == 3)
+                assert not difference(delta_at(target, 2), wanted[2])
+                assert verify(opened(place), opened(target), rows=True).equal
+                shutil.rmtree(target)
             else:
-                shutil.rmtree(tmp_path / "target")
+                shutil.rmtree(target)
                 if fails_at > 20:
                     break
-        assert unknown == 3
+        assert stood >= {0, 1, 2}
 
     def test_does_not_delete_what_somebody_else_has_built_on(self, tmp_path: Path, place: str, opened: Any) -> None:
         target = tmp_path / "target"
@@ -406,7 +465,7 @@ class TestAnInterruptedReplay:
         class Neighbour(KillingStorage):
             def put_if_absent(self, location: str, data: bytes) -> None:
                 if location.endswith(f"{1:020}.json"):
-                    self._real.put_if_absent(location, b'{"commitInfo":{"operation":"theirs"}}\n')
+                    self._real.put_if_absent(location, b'{"txn":{"appId":"theirs","version":1}}\n')
                 self._real.put_if_absent(location, data)
 
         with pytest.raises(Conflict):
@@ -585,7 +644,11 @@ class TestDeltaToIceberg:
         failed = 0
         for fails_at in range(100):
             try:
-                replay(opened(folder, storage=FullDisk(fails_at)), tmp_path / "target", "iceberg")
+                replay(
+                    opened(folder, storage=FullDisk(fails_at, StorageError("disk full"))),
+                    tmp_path / "target",
+                    "iceberg",
+                )
             except StorageError:
                 failed += 1
                 assert not (tmp_path / "target").exists()
