@@ -11,7 +11,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from deltaberg.errors import DeltabergError, Unsupported
+from deltaberg import api
+from deltaberg.errors import Unsupported
 from deltaberg.iceberg.create_table import create_table
 from deltaberg.iceberg.metrics import metric_map
 from deltaberg.iceberg.partition_spec import UNPARTITIONED
@@ -21,6 +22,7 @@ from deltaberg.migrate.convert import convert
 from deltaberg.migrate.footers import ONE_BY_ONE
 from deltaberg.migrate.plan import plan
 from deltaberg.migrate.plan_document import Plan
+from deltaberg.migrate.refusal import Refused
 from deltaberg.migrate.verify import verify
 from deltaberg.storage import open_storage
 from deltaberg.translate.options import ConvertOptions
@@ -173,7 +175,7 @@ class TestIcebergDeletes:
         damaged = bytearray(puffin.read_bytes())
         damaged[30] ^= 0xFF
         puffin.write_bytes(bytes(damaged))
-        with pytest.raises(DeltabergError, match=puffin.name):
+        with pytest.raises(Refused, match=puffin.name):
             convert(opened(place), to="delta", target=str(tmp_path / "target"))
         assert not (tmp_path / "target").exists()
 
@@ -212,7 +214,7 @@ class TestIcebergMetrics:
     def test_a_bound_of_another_width_is_no_bound(self, tmp_path: Path, write_iceberg: Any, opened: Any) -> None:
         odd = metric_map({1: pa.array([b"\x01\x02\x03"])}, length=1)
         place = write_iceberg([[1, 2, 3]], change=with_column("lower_bounds", odd))
-        with pytest.raises(DeltabergError, match=r"bound|bytes"):
+        with pytest.raises(Refused, match=r"bound|bytes"):
             convert(opened(place), to="delta", target=str(tmp_path / "target"))
         assert not (tmp_path / "target").exists()
 
@@ -227,8 +229,8 @@ class TestSchemas:
         place = write_iceberg([[1]])
         twin = {"id": 1, "name": "twin", "required": False, "type": "long"}
         self.iceberg_metadata(place, lambda value: value["schemas"][0]["fields"].append(twin))
-        with pytest.raises(DeltabergError, match="id 1"):
-            convert(opened(place), to="delta", target=str(tmp_path / "target"))
+        with pytest.raises(Refused, match="id 1"):
+            api.convert(place, to="delta", target=tmp_path / "target")
         assert not (tmp_path / "target").exists()
 
     @pytest.mark.parametrize("number", [2_147_483_448, 2**31, -1])
@@ -268,6 +270,6 @@ class TestSchemas:
         ]
         log = folder / "_delta_log" / f"{0:020}.json"
         log.write_text("".join(json.dumps(action) + "\n" for action in actions), encoding="utf-8")
-        with pytest.raises(DeltabergError, match=str(number)):
-            convert(opened(folder), to="iceberg", target=str(tmp_path / "target"))
+        with pytest.raises(Refused, match=str(number)):
+            api.convert(folder, to="iceberg", target=str(tmp_path / "target"))
         assert not (tmp_path / "target").exists()
