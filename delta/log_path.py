@@ -105,6 +105,11 @@ def checksum_name(version: int) -> str:
     return f"{version:020d}.crc"
 
 
+def classic_checkpoint_name(version: int) -> str:
+    """``N.checkpoint.parquet``."""
+    return f"{version:020d}.checkpoint.parquet"
+
+
 def checkpoint_part_name(version: int, part: int, parts: int) -> str:
     """``N.checkpoint.o.p.parquet``; parts count from 1."""
     return f"{version:020d}.checkpoint.{part:010d}.{parts:010d}.parquet"

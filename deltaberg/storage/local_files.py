@@ -6,7 +6,7 @@ import errno
 import os
 import stat
 import uuid
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 
 import pyarrow as pa
@@ -64,6 +64,31 @@ class LocalFiles:
         """
         with _told("list", folder):
             yield from _walk(folder, "", start_after, recursive, ())
+
+    def probe(self, folder: str, names: Sequence[str]) -> tuple[tuple[tuple[str, int, int], ...], int] | None:
+        """(name, size, modified_ms) of those files that are in a folder, asked for in this order, and when the folder
+        changed in milliseconds since 1970; None when it is absent.
+
+        A name that is not there costs a microsecond: much less than an entry of a listing that it spares.
+        """
+        found = []
+        with _told("list", folder):
+            try:
+                handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+            except FileNotFoundError:
+                return None
+            try:
+                for name in names:
+                    if not os.access(name, os.F_OK, dir_fd=handle):
+                        continue
+                    with suppress(FileNotFoundError):
+                        there = os.stat(name, dir_fd=handle)
+                        if stat.S_ISREG(there.st_mode):
+                            found.append((name, there.st_size, there.st_mtime_ns // 1_000_000))
+                changed = os.fstat(handle).st_mtime_ns // 1_000_000
+            finally:
+                os.close(handle)
+        return tuple(found), changed
 
     def open(self, path: str) -> pa.NativeFile:
         with _told("read", path):

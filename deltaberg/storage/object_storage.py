@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from types import MappingProxyType
 from typing import TYPE_CHECKING
@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from deltaberg.storage.local_files import LocalFiles
 from deltaberg.storage.location import Relocation
-from deltaberg.storage.protocol import Chunk, FileInfo, Storage
+from deltaberg.storage.protocol import Chunk, FileInfo, Probe, Storage
 
 if TYPE_CHECKING:
     from deltaberg.storage.remote_objects import RemoteObjects
@@ -69,6 +69,23 @@ class ObjectStorage:
         prefix = folder if folder.endswith("/") else folder + "/"
         for name, size, modified_ms in files.list(place, start_after=start_after, recursive=recursive):
             yield FileInfo(location=prefix + name, size=size, modified_ms=modified_ms)
+
+    def probe(self, folder: str, names: Sequence[str]) -> Probe | None:
+        files, place = self._at(folder)
+        if not isinstance(files, LocalFiles):
+            return None
+        found = files.probe(place, names)
+        if found is None:
+            return None
+        there, changed_ms = found
+        prefix = folder if folder.endswith("/") else folder + "/"
+        return Probe(
+            files=tuple(
+                FileInfo(location=prefix + name, size=size, modified_ms=modified_ms)
+                for name, size, modified_ms in there
+            ),
+            changed_ms=changed_ms,
+        )
 
     def open(self, location: str) -> pa.NativeFile:
         files, place = self._at(location)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Protocol, TypeAlias
@@ -20,6 +20,14 @@ class FileInfo:
     location: str
     size: int
     modified_ms: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Probe:
+    """Those of some files that are in a folder, and when a name was last put into the folder or taken away."""
+
+    files: tuple[FileInfo, ...]
+    changed_ms: int
 
 
 class Storage(Protocol):
@@ -54,6 +62,13 @@ class Storage(Protocol):
         """Files under a folder in lexicographic order; nothing when the folder is absent.
 
         ``start_after``: a file name relative to the folder; only names greater than it are listed.
+        """
+        ...
+
+    def probe(self, folder: str, names: Sequence[str]) -> Probe | None:
+        """The files of a folder that have one of these names, asked for one after the other in this order.
+
+        None where asking for many names costs more than listing: in an object store, and when the folder is absent.
         """
         ...
 

@@ -233,6 +233,28 @@ def test_listing_is_in_the_order_of_names_and_starts_after_a_name(place: tuple[S
     assert sizes[f"{folder}/a/é"] == 4
 
 
+def test_names_of_a_local_folder_are_asked_for_in_their_order(tmp_path: Path, storage: Storage) -> None:
+    for name in ("a", "b", "c"):
+        storage.put(f"{tmp_path}/{name}", name.encode())
+    (tmp_path / "folder").mkdir()
+    (tmp_path / "dangling").symlink_to(tmp_path / "nowhere")
+    os.utime(tmp_path / "c", ns=(0, 1_700_000_000_123_999_999))
+    os.utime(tmp_path, ns=(0, 1_700_000_001_000_000_000))
+    found = storage.probe(str(tmp_path), ["c", "missing", "folder", "dangling", "a"])
+    assert found is not None
+    assert [file.location for file in found.files] == [f"{tmp_path}/c", f"{tmp_path}/a"]
+    assert (found.files[0].size, found.files[0].modified_ms) == (1, 1_700_000_000_123)
+    assert found.changed_ms == 1_700_000_001_000
+    assert storage.probe(f"{tmp_path}/absent", ["a"]) is None
+    with pytest.raises(StorageError, match="not a folder"):
+        storage.probe(f"{tmp_path}/a", ["a"])
+
+
+def test_an_object_store_is_listed_instead_of_asked_for_many_names(storage: Storage) -> None:
+    storage.put("memory://bucket/folder/a", b"x")
+    assert storage.probe("memory://bucket/folder", ["a"]) is None
+
+
 def test_modification_times_are_milliseconds(tmp_path: Path, storage: Storage) -> None:
     (tmp_path / "f").write_bytes(b"x")
     os.utime(tmp_path / "f", ns=(0, 1_700_000_000_123_999_999))
