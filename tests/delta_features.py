@@ -23,6 +23,7 @@ from deltaberg.delta.schema import schema_to_json
 from deltaberg.delta.types import (
     ArrayType,
     DeltaType,
+    GeometryType,
     IntegerType,
     LongType,
     StringType,
@@ -44,6 +45,7 @@ _CREATED_MS = 1_700_000_000_000
 _VARIANT = pa.struct([pa.field("metadata", pa.binary(), nullable=False), pa.field("value", pa.binary())])
 _SHREDDED = pa.struct([*_VARIANT, pa.field("typed_value", pa.int32())])
 _NO_KEYS = b"\x01\x00\x00"
+_POINT = b"\x01\x01\x00\x00\x00"
 
 Values = Callable[[list[int]], pa.Array]
 
@@ -248,6 +250,17 @@ TABLES: Mapping[str, FeatureTable] = {
         properties={"delta.columnMapping.hasDroppedOrRenamed": "false"},
         mode=NAME,
         features=("columnMappingUsageTracking",),
+    ),
+    "geometry": FeatureTable(
+        declares=("geospatial",),
+        extra=(
+            Extra(
+                name="place",
+                type=GeometryType(),
+                values=lambda ids: pa.array([_POINT + bytes([each] + [0] * 15) for each in ids]),
+            ),
+        ),
+        unread=dict.fromkeys(("deltalake", "duckdb"), "Unsupported Delta table type: 'geometry"),
     ),
     "collation": FeatureTable(
         declares=("collations", "domainMetadata"),

@@ -18,6 +18,7 @@ from tests.delta_features import TABLES, FeatureTable, rows_here, write
 UNKNOWN_TO_SPARK: dict[str, str] = {
     "usage of column mapping": "columnMappingUsageTracking",
     "collation": "collations",
+    "geometry": "geospatial",
 }
 
 
