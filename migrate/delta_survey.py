@@ -10,11 +10,13 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from deltaberg.delta.path_fingerprints import PathFingerprints, first_repeated, paths_among
 from deltaberg.iceberg.data_file import EQUALITY_DELETES
 from deltaberg.iceberg.delete_index import PUFFIN
 from deltaberg.iceberg.live_files import data_files, delete_files
 from deltaberg.iceberg.partition_spec import PartitionSpec
 from deltaberg.iceberg.schema import Schema
+from deltaberg.iceberg.snapshot import Snapshot
 from deltaberg.iceberg.transforms import IdentityTransform, TruncateTransform
 from deltaberg.iceberg.types import StringType
 from deltaberg.migrate.footers import ONE_BY_ONE, FooterSurvey, name_pattern
@@ -38,7 +40,8 @@ class DeltaSurvey:
 
     footers: tells which facts a file has. tallies: by facts and spec id. empty_strings: source ids of partition
     fields with the empty string as value. delete_keys: rows of equality delete files. deletes: counts of delete files
-    by kind, and the rows that vectors take; where the line has several snapshots, of all of them.
+    by kind, and the rows that vectors take; where the line has several snapshots, of all of them. listed_twice: a file
+    that one snapshot lists twice; a survey that was made in parts does not look for any.
     """
 
     footers: FooterSurvey
@@ -46,6 +49,7 @@ class DeltaSurvey:
     empty_strings: set[int] = field(default_factory=set)
     without_row_id: int = 0
     delete_keys: int = 0
+    listed_twice: str | None = None
     deletes: dict[str, int] = field(default_factory=lambda: {"vectors": 0, "position": 0, "equality": 0, "rows": 0})
 
     @property
@@ -62,10 +66,13 @@ def survey_delta(source: IcebergSource, line: SnapshotLine, deep: bool) -> Delta
     found = DeltaSurvey(footers=FooterSurvey(source.storage, deep=deep))
     seen: set[str] = set()
     for snapshot in line.distinct:
+        paths = PathFingerprints()
         for batch in data_files(source.table, snapshot, with_metrics=False):
             new = batch if len(line.distinct) == 1 else _unseen(batch, seen)
+            paths.add(batch.column("file_path"))
             if new.num_rows:
                 look_at_files(found, source, line.union, new)
+        found.listed_twice = found.listed_twice or _repeated(source, snapshot, paths)
         for batch in delete_files(source.table, snapshot):
             look_at_deletes(found, batch)
     return found
@@ -82,6 +89,14 @@ def observe(
         batch.column("file_path"), batch.column("file_format"), groups, batch.column("record_count")
     )
     return locations, facts
+
+
+def _repeated(source: IcebergSource, snapshot: Snapshot, paths: PathFingerprints) -> str | None:
+    suspects = paths.repeated()
+    if not len(suspects):
+        return None
+    batches = data_files(source.table, snapshot, with_metrics=False)
+    return first_repeated(pa.concat_arrays([paths_among(batch.column("file_path"), suspects) for batch in batches]))
 
 
 def _unseen(batch: pa.RecordBatch, seen: set[str]) -> pa.RecordBatch:

@@ -229,6 +229,8 @@ class _Designer:
         self.findings.extend(self.survey.footers.findings())
         if self.source.snapshot is None:
             self.findings.append(Finding(code=source_codes.EMPTY_SOURCE, what="snapshots"))
+        if self.survey.listed_twice is not None:
+            self.findings.append(Finding(code=source_codes.FILE_LISTED_TWICE, what=self.survey.listed_twice, files=1))
         for snapshot in self.line.distinct:
             if snapshot.snapshot_id < 0:
                 detail = f"{snapshot.snapshot_id} is {snapshot.snapshot_id + 2**64} unsigned"

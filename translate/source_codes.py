@@ -71,10 +71,20 @@ SCHEMA_CONTRADICTORY: Final = Code(
     remedy="Repair the source.",
     example="two columns with one column mapping id, an id above 2147483447",
 )
+FILE_LISTED_TWICE: Final = Code(
+    name="file-listed-twice",
+    severity=Severity.REFUSE,
+    to=_DELTA,
+    reason="One snapshot lists a data file twice, so Iceberg's readers see its rows twice; a Delta table cannot list it twice, "
+    "and once would be other rows.",
+    remedy="Take one of the two entries out of the source, or rewrite the file there (rewrite_data_files).",
+    example="a table to which add_files or a retried commit added a file again",
+)
 
 SOURCE_CODES: Final = (
     CHECKSUM_DIFFERS,
     EMPTY_SOURCE,
+    FILE_LISTED_TWICE,
     SCHEMA_CONTRADICTORY,
     SNAPSHOT_ID_UNSIGNED,
     SOURCE_FEATURE,
