@@ -17,7 +17,7 @@ from deltaberg.storage.protocol import Storage
 
 BATCH_ROWS = 8192  # small enough that a batch's text stays in the processor's caches
 _BUFFER_BYTES = 1 << 20  # what one request to a store asks for
-_LOCAL_BUFFER_BYTES = 1 << 18
+_LOCAL_BUFFER_BYTES = 1 << 16  # for each column that is open at once
 _WORTH_A_THREAD = 4 << 20  # bytes of pages
 
 

@@ -12,7 +12,7 @@ from typing import TypeVar
 
 import pyarrow as pa
 
-_AHEAD = 2
+_AHEAD = 1
 _Item = TypeVar("_Item")
 _Result = TypeVar("_Result")
 
@@ -41,7 +41,7 @@ def in_order(work: Callable[[pa.RecordBatch], _Result], batches: Iterator[pa.Rec
         pending.extend((pool.submit(work, first), pool.submit(work, second)))
         for batch in batches:
             pending.append(pool.submit(work, batch))
-            if len(pending) >= threads * _AHEAD:
+            if len(pending) >= threads + _AHEAD:
                 yield pending.popleft().result()
         while pending:
             yield pending.popleft().result()
@@ -50,7 +50,7 @@ def in_order(work: Callable[[pa.RecordBatch], _Result], batches: Iterator[pa.Rec
 
 
 def ahead(items: Iterator[_Item]) -> Generator[_Item, None, None]:
-    """The same items, made by a thread of its own that is a few items ahead; what it raises is raised in its turn."""
+    """The same items, made by a thread of its own that is an item ahead; what it raises is raised in its turn."""
     pool = ThreadPoolExecutor(1, thread_name_prefix="delta-log-read")
     try:
         pending = deque(pool.submit(next, items, None) for _ in range(_AHEAD))
