@@ -34,6 +34,27 @@ settings.load_profile("untimed")
 ROOT = Path(__file__).resolve().parent.parent
 
 
+SESSIONS = ("tests/engines/", "tests/spark/")
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
+    """``--dist loadgroup``: the tests of a folder that share a Spark session share a worker.
+
+    By the folder and not by pytest-xdist's marker, whose groups are lost with pytest 9.2.
+    """
+    if config.getvalue("dist") != "loadgroup":
+        return None
+    from xdist.scheduler import LoadGroupScheduling
+
+    class ByFolder(LoadGroupScheduling):  # type: ignore[misc, unused-ignore]
+        def _split_scope(self, nodeid: str) -> str:
+            found = next((folder for folder in SESSIONS if nodeid.startswith(folder)), None)
+            return found or str(super()._split_scope(nodeid))
+
+    return ByFolder(config, log)
+
+
 @pytest.fixture(scope="session")
 def shared() -> Path:
     """The folder of tables that other engines wrote, beside the repository; not part of a fresh clone."""

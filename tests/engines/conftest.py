@@ -56,14 +56,12 @@ SMALL_JOBS = {
 }
 
 
-@pytest.hookimpl(tryfirst=True)  # xdist looks at groups in the same hook
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Every test here needs Spark, and all share the worker process that holds the session."""
+    """Every test here needs Spark."""
     here = Path(__file__).parent
     for item in items:
         if here in item.path.parents:
             item.add_marker(pytest.mark.engines)
-            item.add_marker(pytest.mark.xdist_group("engines"))
 
 
 @pytest.fixture(scope="session")

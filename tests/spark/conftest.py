@@ -65,14 +65,12 @@ def in_this_process() -> InThisProcess:
     return InThisProcess()
 
 
-@pytest.hookimpl(tryfirst=True)  # xdist looks at groups in the same hook
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Tests that ask for the session share the worker process that holds it; ``tests/engines`` has another."""
+    """Those that ask for the session need Java."""
     here = Path(__file__).parent
     for item in items:
         if here in item.path.parents and "spark" in getattr(item, "fixturenames", ()):
             item.add_marker(pytest.mark.engines)
-            item.add_marker(pytest.mark.xdist_group("spark"))
 
 
 @pytest.fixture(scope="session")
