@@ -13,7 +13,6 @@ import pytest
 
 
 @pytest.mark.engines
-@pytest.mark.xdist_group("spark")
 def test_convert_starts_a_session_and_says_nothing_but_the_result(
     java: None, tmp_path: Path, rewrite_cases: Any
 ) -> None:

@@ -73,7 +73,6 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.mark.engines
-@pytest.mark.xdist_group("spark")
 @pytest.mark.parametrize("given", ["wheel", "zip"])
 def test_a_submitted_job_runs_where_workers_lack_the_package(
     given: str, bare_python: str, wheel: Path, tmp_path: Path, request: pytest.FixtureRequest
