@@ -36,14 +36,15 @@ TABLE is a folder, an Iceberg `*.metadata.json` or a URL that [obstore](https://
 | exit code | means |
 |---|---|
 | 0 | done |
-| 1 | failed: a file is missing or corrupt, a place cannot be written |
+| 1 | failed: a file is missing or corrupt, a place cannot be written, a store does not answer |
 | 2 | usage: the request itself makes no sense |
-| 3 | refused: cannot be converted or read as asked; the plan says why |
+| 3 | refused: cannot be converted or read as asked; the plan says why. For `plan` and `convert` a table that is missing or corrupt is one, too |
 | 4 | verification found a difference |
 | 5 | conflict or drift: somebody else committed, or the target holds another table |
 
 An error is one line that names the table and the file and says what to do; `-v` adds the traceback. With `--json` it is also
-a document: `{"error": {"type", "message", "exit_code", "table", "version", "path", "feature"}}`.
+a document: `{"error": {"type", "message", "exit_code", "table", "version", "path", "feature"}}`, and where `convert` refuses it has
+the plan beside it, under `plan`.
 """
 
 
@@ -133,7 +134,7 @@ written; `deltaberg plan` lists all of them at once. `--strict` also refuses wha
 UNREAD_HEAD = """
 ## Tables that are not read at all
 
-Reading them could miss rows or change values, so no command does. On the Delta side these are the table features below, and
+Reading them could miss rows or change values, so no command does; `plan` and `convert` say `source-feature`. On the Delta side these are the table features below, and
 every feature and protocol version that deltaberg does not know; on the Iceberg side encrypted tables, format versions above 4,
 types that no version defines, and Avro codecs that Avro does not define.
 """

@@ -41,6 +41,11 @@ class Refused(Unsupported):
         )
         self.plan = plan
 
+    @staticmethod
+    def because(finding: Finding, *, source: dict[str, Any], to: str) -> Refused:
+        """For one reason that shows only while the conversion is at work. source: as in ``Plan``."""
+        return Refused(Plan(source=source, target={"format": to}, items=items_of([finding])))
+
 
 def refused_by_source(error: DeltabergError, *, source: dict[str, Any], to: str) -> Plan:
     """The plan for a source that ``error`` (one of STOPS_AT_SOURCE) was raised about. source: as in ``Plan``."""

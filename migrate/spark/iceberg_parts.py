@@ -20,7 +20,6 @@ from deltaberg.delta.actions import Txn
 from deltaberg.delta.create_in_parts import FIRST_VERSION, PartsRecipe, TableInParts, WrittenPart
 from deltaberg.delta.deletion_vector import DeletionVectorDescriptor
 from deltaberg.delta.deletion_vector_file import write_deletion_vectors
-from deltaberg.delta.errors import InvalidDeltaRequest
 from deltaberg.delta.file_changes import Totals
 from deltaberg.delta.log_path import commit_name, log_folder
 from deltaberg.errors import CommitStateUnknown, error_context
@@ -36,7 +35,9 @@ from deltaberg.migrate.delta_survey import DeltaSurvey, FileTally, look_at_delet
 from deltaberg.migrate.delta_writer import VOUCHED, DeltaWriter, WrittenDelta
 from deltaberg.migrate.footers import ONE_BY_ONE, FileFacts, FooterSurvey
 from deltaberg.migrate.locations import join
+from deltaberg.migrate.plan import describe_source
 from deltaberg.migrate.position import POSITION_KEY
+from deltaberg.migrate.refusal import Refused
 from deltaberg.migrate.rewrite import InThisProcess
 from deltaberg.migrate.rewrite_queue import RewriteQueue
 from deltaberg.migrate.snapshot_line import SnapshotLine
@@ -47,7 +48,9 @@ from deltaberg.migrate.spark.staging import Place, StagedPaths, StagedRewrites, 
 from deltaberg.migrate.spark.work import Attempt, SparkWork, TaskProgress
 from deltaberg.migrate.unfinished_creation import VECTORS_FOLDER, claim_text
 from deltaberg.storage import Storage, StorageError
+from deltaberg.translate.findings import Finding
 from deltaberg.translate.history import iceberg_to_delta_operation
+from deltaberg.translate.source_codes import FILE_LISTED_TWICE
 
 _NAMESPACE: Final = uuid.UUID("5c1f2b3e-8a53-5d0e-9a0b-5b4f0b9c7e21")
 _NO_WORDS: Final = np.zeros(0, np.uint64)
@@ -297,9 +300,8 @@ class IcebergTranslation:
         )
         parts = [each.result for each in done]
         if any_repeated(self._staging.storage, [part.paths for part in parts]):
-            raise InvalidDeltaRequest(
-                "Cannot write the table: the snapshot lists a data file twice, and Delta would read it once",
-                table=writer.source.location,
+            raise Refused.because(
+                Finding(code=FILE_LISTED_TWICE, what="data files"), source=describe_source(writer.source), to="delta"
             )
         self._check_vectors(sum(part.vectors for part in parts))
         snapshot = self._snapshot

@@ -279,3 +279,67 @@ def test_a_target_that_holds_another_table(
     outcome = command("convert", iceberg_folder, "--to", "delta", "--target", delta_target)
     assert_one_line(outcome, 5, f"{delta_target}.*(another|other) ")
     assert files_below(tmp_path) == before
+
+
+class TestASourceThatCannotBeRead:
+    """A refusal of the plan with a code, and the same document from both verbs; what is not the source's fault is none."""
+
+    @staticmethod
+    def codes(document: dict[str, Any]) -> list[tuple[str, str]]:
+        return [(item["code"], item["severity"]) for item in document["items"]]
+
+    def test_is_one_document_from_plan_and_convert(self, command: Any, delta_folder: Path) -> None:
+        whole = command("plan", delta_folder, "--to", "iceberg", "--json").document
+        (delta_folder / "_delta_log" / f"{0:020d}.json").write_text("{}\nnot json\n")
+        planned = command("plan", delta_folder, "--to", "iceberg", "--json")
+        converted = command("convert", delta_folder, "--to", "iceberg", "--json")
+        assert (planned.code, converted.code) == (3, 3)
+        assert self.codes(planned.document) == [("source-unreadable", "refuse")]
+        assert converted.document["plan"] == planned.document
+        assert converted.document["error"]["feature"] == "source-unreadable"
+        assert planned.document.keys() == whole.keys()
+        assert planned.document["source"].keys() == whole["source"].keys()
+        assert planned.document["refused"] is True
+        assert f"{0:020d}.json" in planned.document["items"][0]["reason"]
+
+    def test_names_a_feature(self, command: Any, delta_folder: Path) -> None:
+        protocol = {
+            "minReaderVersion": 3,
+            "minWriterVersion": 7,
+            "readerFeatures": ["hover"],
+            "writerFeatures": ["hover"],
+        }
+        commit = max((delta_folder / "_delta_log").glob("*.json"))
+        commit.write_text(f"{commit.read_text()}\n{json.dumps({'protocol': protocol})}\n")
+        planned = command("plan", delta_folder, "--to", "iceberg", "--json")
+        assert planned.code == 3
+        (item,) = planned.document["items"]
+        assert (item["code"], item["severity"]) == ("source-feature", "refuse")
+        assert "hover" in item["what"] + item["reason"]
+
+    def test_a_place_that_names_no_file_is_the_callers(self, command: Any) -> None:
+        for verb in ("plan", "convert"):
+            outcome = command(verb, "file://other-host/t", "--to", "iceberg")
+            assert outcome.code == 1
+            assert "names another host" in outcome.err
+
+    def test_a_version_that_never_was_is_a_question_of_usage(self, command: Any, delta_folder: Path) -> None:
+        for verb in ("plan", "convert"):
+            assert command(verb, delta_folder, "--to", "iceberg", "--version", 99).code == 2
+
+    def test_a_store_that_refuses_access_is_a_failure(
+        self, command: Any, delta_folder: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        from deltaberg.storage import PermissionDenied, open_storage
+
+        kind = type(open_storage())
+
+        def denied(self: Any, location: str, *_: Any, **__: Any) -> Any:
+            raise PermissionDenied(f"Cannot read {location}: permission denied", path=location)
+
+        monkeypatch.setattr(kind, "list", denied)
+        monkeypatch.setattr(kind, "exists", denied)
+        for verb in ("plan", "convert"):
+            outcome = command(verb, delta_folder, "--to", "iceberg")
+            assert outcome.code == 1
+            assert "permission denied" in outcome.err
