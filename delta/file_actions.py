@@ -113,7 +113,8 @@ def file_keys(rows: pa.RecordBatch | pa.Table) -> tuple[pa.Array | pa.ChunkedArr
 
 
 def _child(struct: pa.StructArray, name: str) -> pa.Array:
-    return pc.struct_field(struct, [struct.type.get_field_index(name)])
+    index = struct.type.get_field_index(name)
+    return pc.struct_field(struct, [index]) if struct.null_count else struct.field(index)
 
 
 def _member(struct: pa.StructArray, action: str, name: str, target: pa.DataType) -> pa.Array:

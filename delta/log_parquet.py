@@ -153,9 +153,7 @@ def _union(arrays: Sequence[pa.Array]) -> pa.Array:
         return arrays[0]
     names = dict.fromkeys(name for array in arrays for name in array.type.names)
     members = {
-        name: _union(
-            [pc.struct_field(array, [array.type.get_field_index(name)]) for array in arrays if name in array.type.names]
-        )
+        name: _union([array.field(array.type.get_field_index(name)) for array in arrays if name in array.type.names])
         for name in names
     }
     mask = pc.is_null(arrays[0]) if arrays[0].null_count else None

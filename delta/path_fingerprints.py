@@ -26,8 +26,12 @@ class PathFingerprints:
 
     def add(self, paths: pa.Array) -> None:
         """Remember the paths of a non-null string array."""
-        if len(paths):
-            self._parts.append(fingerprints(paths))
+        self.append(fingerprints(paths))
+
+    def append(self, found: npt.NDArray[np.uint64]) -> None:
+        """Remember paths by their ``fingerprints``."""
+        if len(found):
+            self._parts.append(found)
 
     def repeated(self) -> npt.NDArray[np.uint64]:
         """The fingerprints that occur more than once, in ascending order."""

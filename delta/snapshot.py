@@ -6,6 +6,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from functools import cached_property
 
+import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 
 from deltaberg.delta.actions import DomainMetadata, Txn
@@ -27,7 +29,7 @@ from deltaberg.delta.log_replay import (
 )
 from deltaberg.delta.log_segment import LogSegment
 from deltaberg.delta.parallel_batches import in_order
-from deltaberg.delta.path_fingerprints import PathFingerprints, first_repeated, paths_among
+from deltaberg.delta.path_fingerprints import PathFingerprints, fingerprints, first_repeated, paths_among
 from deltaberg.delta.schema import parse_schema
 from deltaberg.delta.type_widening import require_known_changes
 from deltaberg.errors import error_context
@@ -162,9 +164,9 @@ class Snapshot:
         """
         with error_context(table=self.table_root, version=self.version):
             totals, paths = FileTotals(), PathFingerprints()
-            for adds in self.with_stats(self._live_rows()):
+            for adds, found in in_order(self._with_fingerprints, self._live_rows()):
                 totals = totals.plus(adds)
-                paths.add(adds.column("path"))
+                paths.append(found)
                 yield adds
             self._refuse_repeated_paths(paths)
             if self._checksum is not None and check_totals:
@@ -202,6 +204,9 @@ class Snapshot:
         """In what the version's checksum file differs from the sums over all live files; None: in nothing, or no file."""
         found = None if self._checksum is None else self._checksum.difference(totals)
         return None if found is None else f"{found[0]}: checksum {found[1]}, log {found[2]}"
+
+    def _with_fingerprints(self, rows: pa.RecordBatch) -> tuple[pa.RecordBatch, npt.NDArray[np.uint64]]:
+        return add_rows_with_stats(rows, self.add_schema), fingerprints(rows.column("path"))
 
     def check_parts(self, totals: FileTotals | None, *, repeated: bool) -> None:
         """What ``add_files`` checks at its end, for files that were read in parts.
