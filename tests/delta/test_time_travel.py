@@ -78,7 +78,7 @@ def test_in_commit_timestamps_go_before_file_times(log: Log, as_of: int, version
 
 def test_times_before_the_first_in_commit_timestamp_are_not_found(log: Log) -> None:
     from_creation(log)
-    with pytest.raises(VersionNotFound, match="is of 1970-01-01 00:00:00.100 UTC"):
+    with pytest.raises(VersionNotFound, match=r"is of 1970-01-01 00:00:00\.100 UTC"):
         version_at(log, 99)
     assert table(log).snapshot(2).timestamp_ms == 300
 
