@@ -179,7 +179,8 @@ class _Job:
             raise
         except STOPS_AT_SOURCE as error:
             _take_back(storage, begun)
-            raise Refused(refused_by_source(error, source=describe_source(self.source), to=self.to.value)) from error
+            made = refused_by_source(error, source=describe_source(self.source), to=self.to.value)
+            raise Refused(made, cause=error) from error
         except BaseException:
             _take_back(storage, begun)
             raise

@@ -32,7 +32,8 @@ request that makes no sense and a lost race are none of these."""
 class Refused(Unsupported):
     """A conversion that the plan refuses; ``plan`` is the whole document. ``feature`` is the first code that refuses."""
 
-    def __init__(self, plan: Plan) -> None:
+    def __init__(self, plan: Plan, *, cause: DeltabergError | None = None) -> None:
+        """cause: what reading the source raised; it knows the table, version and file."""
         refused = [item for item in plan.items if item.severity == "refuse"]
         first = refused[0]
         more = f" (and {len(refused) - 1} more, see the plan)" if len(refused) > 1 else ""
@@ -40,6 +41,8 @@ class Refused(Unsupported):
             f"Cannot convert: {first.code}: {first.what}: {first.reason} {first.remedy}{more}", feature=first.code
         )
         self.plan = plan
+        if cause is not None:
+            self.table, self.version, self.path = cause.table, cause.version, cause.path
 
     @staticmethod
     def because(finding: Finding, *, source: dict[str, Any], to: str) -> Refused:

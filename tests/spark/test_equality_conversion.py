@@ -12,12 +12,12 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from deltaberg.datafile.errors import DataFileError
 from deltaberg.delta.deletion_vector import descriptors, read_deletion_vector
 from deltaberg.iceberg.schema import Schema
 from deltaberg.iceberg.types import LongType, NestedField, StringType
 from deltaberg.migrate import delta_target
 from deltaberg.migrate.convert import ConvertResult, convert
+from deltaberg.migrate.refusal import Refused
 from deltaberg.migrate.source import IcebergSource
 from deltaberg.migrate.spark import equality_deletes
 from deltaberg.migrate.spark.equality_deletes import Limits
@@ -147,7 +147,7 @@ def test_a_job_that_fails_leaves_no_target(
     (file,) = (tmp_path / "table" / "data").glob("00001*")
     whole = file.read_bytes()
     file.write_bytes(whole[:4] + bytes(60) + whole[64:])
-    with pytest.raises(DataFileError) as raised:
+    with pytest.raises(Refused, match="file-unreadable") as raised:
         convert(small, to="delta", target=str(tmp_path / "delta"), session=spark)
     assert raised.value.path == str(file)
     assert not (tmp_path / "delta").exists()

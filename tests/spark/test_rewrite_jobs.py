@@ -17,6 +17,7 @@ from deltaberg.datafile.errors import DataFileError
 from deltaberg.errors import Conflict, EngineFailed
 from deltaberg.migrate.convert import ConvertResult, convert
 from deltaberg.migrate.engine import LocalEngine
+from deltaberg.migrate.refusal import Refused
 from deltaberg.migrate.rewrite import RewriteUnit
 from deltaberg.migrate.rewrite_queue import combined
 from deltaberg.migrate.source import open_source
@@ -154,7 +155,7 @@ def test_a_damaged_file_is_named_and_the_target_stays_as_it_was(spark: Any, sour
     content = bytearray(damaged.read_bytes())
     content[4:40] = bytes(36)
     damaged.write_bytes(bytes(content))
-    with pytest.raises(DataFileError) as caught:
+    with pytest.raises(Refused) as caught:
         run(spark, source, tmp_path / "target")
     assert str(damaged) in str(caught.value)
     assert caught.value.path == str(damaged)
@@ -309,7 +310,7 @@ class TestAfterTheFirstError:
             return real(self, units, attempt)
 
         monkeypatch.setattr(rewrite_files.RewriteTask, "_write", counted)
-        with pytest.raises(DataFileError):
+        with pytest.raises(Refused, match="file-unreadable"):
             self.converted(source, tmp_path / "target", Answers([2, 0, 1, 3]), monkeypatch)
         assert begun == ["2-x"]
         assert every_file(tmp_path / "target") == set()
