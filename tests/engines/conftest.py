@@ -89,6 +89,22 @@ def warehouse(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return tmp_path_factory.mktemp("warehouse")
 
 
+def _end_session_without_connectors() -> None:
+    """The session of ``tests/spark``, where it ran in this process: a virtual machine has the classes it began with."""
+    from pyspark import SparkContext
+    from pyspark.sql import SparkSession
+
+    session = SparkSession.getActiveSession()
+    if session is None:
+        return
+    session.stop()
+    gateway = SparkContext._gateway
+    gateway.shutdown()
+    gateway.proc.stdin.close()
+    gateway.proc.wait(timeout=60)
+    SparkContext._gateway = SparkContext._jvm = None
+
+
 @pytest.fixture(scope="session")
 def spark(
     java: None, generation: Generation, warehouse: Path, tmp_path_factory: pytest.TempPathFactory
@@ -100,6 +116,7 @@ def spark(
 
     if pyspark.__version__ != generation.pyspark:
         pytest.fail(f"{generation.name} needs pyspark {generation.pyspark}, and {pyspark.__version__} is installed")
+    _end_session_without_connectors()
     scratch = tmp_path_factory.mktemp("spark")
     os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
     os.environ["PYSPARK_PYTHON"] = sys.executable

@@ -113,4 +113,5 @@ def spark(java: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]
         .getOrCreate()
     )
     yield session
-    session.stop()
+    if session.sparkContext._jsc is not None:  # None once the session of tests/engines has taken its place
+        session.stop()
