@@ -48,8 +48,8 @@ class HeldPosition:
             )
         if self.position != position:
             raise Conflict(
-                f"Cannot write to {root}: it holds {self.position.describe()} (expected {position.describe()}); bring "
-                "it up to date with deltaberg sync, or choose another --target",
+                f"Cannot write to {root}: it holds {self.position.describe()} (expected {position.describe()}); "
+                "this state needs another --target",
                 path=root,
             )
         if self.options_text != options_text:
