@@ -173,6 +173,7 @@ def test_an_interruption_cancels_the_job_and_leaves_nothing(spark: Any, source: 
     with pytest.raises(KeyboardInterrupt):
         run(spark, source, tmp_path / "target", storage=WorkerTrouble("waits", marker, once=False), progress=interrupt)
     assert spark.range(3).count() == 3, "the session is still of use"
+    spark.sparkContext._jsc.sc().listenerBus().waitUntilEmpty()  # the tracker hears of the end of jobs from it
     assert list(spark.sparkContext.statusTracker().getActiveJobsIds()) == []
     assert not (tmp_path / "target" / "metadata").exists()
     again = run(spark, source, tmp_path / "target")
