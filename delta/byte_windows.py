@@ -6,9 +6,10 @@ import threading
 
 import numpy as np
 import numpy.typing as npt
+import pyarrow as pa
 
 WORD = 8
-_MOST_KEPT = 1 << 20  # words
+_MOST_KEPT = 1 << 21  # words
 
 Bytes = npt.NDArray[np.uint8]
 Places = npt.NDArray[np.int64]
@@ -33,61 +34,56 @@ class Scratch(threading.local):
         return kept[:size].reshape(rows, columns)
 
 
-def words_at(data: Bytes, places: Places, count: int, out: Words | None = None) -> Words:
-    """The ``count`` words of eight bytes from each place on, first byte lowest; shape (count, places).
+def characters(values: pa.Array) -> tuple[npt.NDArray[np.int32], Bytes]:
+    """Offsets from 0, and the bytes of a text or binary array without nulls."""
+    _, offsets, data = values.buffers()
+    ends = np.frombuffer(offsets, dtype=np.int32)[values.offset : values.offset + len(values) + 1]
+    if data is None:
+        return ends, np.empty(0, dtype=np.uint8)
+    return ends - ends[0], np.frombuffer(data, dtype=np.uint8)[ends[0] : ends[-1]]
 
-    Places ascend. Bytes after the end of the text are zero.
+
+def words_at(data: Bytes, places: Places, count: int) -> Words:
+    """The ``count`` words of eight bytes from each place on, first byte lowest; shape (*places.shape, count).
+
+    Places ascend in the last dimension. Bytes after the end of the text are zero.
     """
     width = count * WORD
-    inside = int(np.searchsorted(places, len(data) - width, side="right"))
-    if inside == len(places):
+    last = len(data) - width
+    if not places.size or places[..., -1].max() <= last:
         found = _windows(data, width)[places]
     else:
-        found = np.zeros(len(places), dtype=f"V{width}")
-        if inside:
-            found[:inside] = _windows(data, width)[places[:inside]]
-        rows = found.view(np.uint8).reshape(len(places), width)
-        for row in range(inside, len(places)):
-            piece = data[int(places[row]) :]
-            rows[row, : len(piece)] = piece
-    words = np.empty((count, len(places)), dtype=np.uint64) if out is None else out
-    words[:] = found.view("<u8").reshape(len(places), count).T
+        inside = places <= last
+        found = np.zeros(places.shape, dtype=f"V{width}")
+        if last >= 0:
+            found[inside] = _windows(data, width)[places[inside]]
+        rows = found.view(np.uint8).reshape(*places.shape, width)
+        for place in zip(*np.nonzero(~inside), strict=True):
+            piece = data[int(places[place]) :]
+            rows[place][: len(piece)] = piece
+    words: Words = found.view("<u8").reshape(*places.shape, count)
     return words
 
 
 def _windows(data: Bytes, width: int) -> npt.NDArray[np.void]:
     """The ``width`` bytes from every place that has as many."""
-    return np.ndarray(shape=(len(data) - width + 1,), dtype=f"V{width}", buffer=data, strides=(1,))
+    return np.ndarray(shape=(max(0, len(data) - width + 1),), dtype=f"V{width}", buffer=data, strides=(1,))
 
 
-def other_than(words: Words, text: bytes) -> Mask | None:
-    """Which columns of words do not begin with a text; None when all do."""
-    other = None
-    for number in range(-(-len(text) // WORD)):
-        part = text[number * WORD : (number + 1) * WORD]
-        word = words[number]
-        if len(part) < WORD:
-            word = word & np.uint64((1 << 8 * len(part)) - 1)
-        here = word != np.uint64(int.from_bytes(part, "little"))
-        if here.any():
-            other = here if other is None else other | here
-    return other
+def words_of(text: bytes, count: int) -> tuple[Words, Words]:
+    """A text as so many words, and the bits of them that it fills."""
+    words, filled = (
+        np.frombuffer(each.ljust(count * WORD, b"\0"), dtype="<u8") for each in (text, b"\xff" * len(text))
+    )
+    return words, filled
 
 
 def other_texts_at(data: Bytes, places: Places, text: bytes) -> Mask | None:
     """At which places another text stands; None when it is that text at all of them. Places ascend."""
-    return other_than(words_at(data, places, -(-len(text) // WORD)), text) if text else None
-
-
-def from_byte(words: Words, place: int, count: int) -> list[Words]:
-    """``count`` words that begin at a byte of the first ones; missing bytes are zero."""
-    first, bits = divmod(8 * place, 8 * WORD)
-    if not bits:
-        return list(words[first : first + count])
-    found = []
-    for number in range(first, first + count):
-        word = words[number] >> np.uint64(bits)
-        if number + 1 < len(words):
-            word |= words[number + 1] << np.uint64(8 * WORD - bits)
-        found.append(word)
-    return found
+    if not text:
+        return None
+    expected, filled = words_of(text, -(-len(text) // WORD))
+    other = (words_at(data, places, len(expected)) ^ expected) & filled
+    if not other.any():
+        return None
+    return np.asarray(other.any(axis=-1))

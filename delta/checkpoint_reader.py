@@ -26,7 +26,7 @@ from deltaberg.delta.commit_json import (
 )
 from deltaberg.delta.errors import CorruptLog
 from deltaberg.delta.file_actions import add_rows, remove_rows
-from deltaberg.delta.log_parquet import open_log_parquet
+from deltaberg.delta.log_parquet import BATCH_ROWS, TEXT_BATCH_ROWS, open_log_parquet
 from deltaberg.delta.log_path import SIDECAR_FOLDER, LogFile, LogFileKind
 from deltaberg.delta.log_segment import Checkpoint
 from deltaberg.errors import error_context
@@ -320,7 +320,8 @@ class CheckpointReader:
             parsed = parquet.values_of("add.stats_parsed.numRecords")
             if "add.stats" in columns and parsed is not None and parsed == parquet.values_of("add.stats"):
                 columns.remove("add.stats")  # as many structs as texts, and structs need no parsing
-            for batch in parquet.batches(columns, row_groups=row_groups) if columns else ():
+            size = TEXT_BATCH_ROWS if "add.stats" in columns else BATCH_ROWS
+            for batch in parquet.batches(columns, row_groups=row_groups, rows=size) if columns else ():
                 structs = batch.column(action)
                 structs = structs.filter(pc.is_valid(structs)) if structs.null_count else structs
                 if len(structs):

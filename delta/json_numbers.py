@@ -48,9 +48,22 @@ class PlainNumbers:
     negative: Mask
     plain: Mask
 
+    def row(self, number: int) -> PlainNumbers:
+        """One of several columns that were read together; what is made not plain in it is so in all of them."""
+        return PlainNumbers(
+            digits=self.digits[number],
+            fraction=self.fraction[number],
+            whole=self.whole[number],
+            negative=self.negative[number],
+            plain=self.plain[number],
+        )
+
 
 def read_plain_numbers(words: Sequence[Words], lengths: Places, *, points: bool) -> PlainNumbers:
-    """The numbers of so many characters that begin one or two words. Without ``points`` only integers are plain."""
+    """The numbers of so many characters that begin one or two words. Without ``points`` only integers are plain.
+
+    Words and lengths may be several columns at once, shape (columns, numbers).
+    """
     room = len(words) * WORD
     negative = (words[0] & _FIRST_BYTE) == _MINUS
     if negative.any():
@@ -68,7 +81,7 @@ def read_plain_numbers(words: Sequence[Words], lengths: Places, *, points: bool)
         count = lengths - pointed
         whole = count - fraction
     else:
-        fraction, whole, count = np.zeros(len(lengths), dtype=np.int64), lengths, lengths
+        fraction, whole, count = np.zeros(lengths.shape, dtype=np.int64), lengths, lengths
     digits = None
     odd = None
     for word, zeros in zip(words, _zeros(len(words), count), strict=True):
@@ -173,7 +186,7 @@ def _without_points(words: Sequence[Words], plain: Mask) -> tuple[list[Words], P
     """The words without the point that a number may have, and how many digits follow it, 0 where there is none."""
     count = len(words)
     found = list(words)
-    fraction = np.zeros(len(plain), dtype=np.int64)
+    fraction = np.zeros(plain.shape, dtype=np.int64)
     anywhere: Mask | None = None
     for number, word in enumerate(words):
         point = _points(word)

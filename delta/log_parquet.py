@@ -15,10 +15,14 @@ from deltaberg.delta.parallel_batches import ahead, processors
 from deltaberg.storage.errors import NotFound
 from deltaberg.storage.protocol import Storage
 
-BATCH_ROWS = 8192  # small enough that a batch's text stays in the processor's caches
+BATCH_ROWS = 8192  # small enough that a batch stays in the processor's caches
+TEXT_BATCH_ROWS = (
+    16384  # texts are parsed in pieces of their own, and every batch costs turns at the interpreter's lock
+)
 _BUFFER_BYTES = 1 << 20  # what one request to a store asks for
 _LOCAL_BUFFER_BYTES = 1 << 16  # for each column that is open at once
 _WORTH_A_THREAD = 4 << 20  # bytes of pages
+_UNEVEN = 0.75  # of the bytes in one share: the other readers would only wait for it
 
 
 class LogParquet:
@@ -80,33 +84,35 @@ class LogParquet:
         """The rows of a row group."""
         return int(self._file.metadata.row_group(row_group).num_rows)
 
-    def batches(self, columns: Sequence[str], *, row_groups: Sequence[int] | None = None) -> Iterator[pa.RecordBatch]:
-        """Batches of columns, named by dotted path, of all or some row groups.
+    def batches(
+        self, columns: Sequence[str], *, row_groups: Sequence[int] | None = None, rows: int = BATCH_ROWS
+    ) -> Iterator[pa.RecordBatch]:
+        """Batches of about so many rows of columns, named by dotted path, of all or some row groups.
 
         Arrow reads what is nested in one column with one thread, so the parts of a large file are dealt to several
         readers of the same rows.
         """
         shares = self._shares(columns)
         if len(shares) < 2:
-            yield from self._read(self._file, columns, row_groups)
+            yield from self._read(self._file, columns, row_groups, rows)
             return
         with ExitStack() as files:
             parts = []
             for share in shares:
-                part = ahead(self._read(self._reopened(files), share, row_groups))
+                part = ahead(self._read(self._reopened(files), share, row_groups, rows))
                 files.callback(part.close)
                 parts.append(part)
             yield from _joined(parts)
 
     def _read(
-        self, file: pq.ParquetFile, columns: Sequence[str], row_groups: Sequence[int] | None
+        self, file: pq.ParquetFile, columns: Sequence[str], row_groups: Sequence[int] | None, rows: int
     ) -> Iterator[pa.RecordBatch]:
-        yield from file.iter_batches(batch_size=BATCH_ROWS, columns=list(columns), row_groups=row_groups)
+        yield from file.iter_batches(batch_size=rows, columns=list(columns), row_groups=row_groups)
 
     def _shares(self, columns: Sequence[str]) -> list[list[str]]:
         """Members of actions, and columns of statistics, dealt out so that each share has about as many bytes.
 
-        One share, or none, for a small file.
+        One share, or none, for a small file and where nearly all of them are of one column.
         """
         sizes: dict[str, int] = {}
         for group in range(self.num_row_groups):
@@ -124,7 +130,7 @@ class LogParquet:
             smallest = totals.index(min(totals))
             shares[smallest].append(path)
             totals[smallest] += sizes[path]
-        return shares
+        return shares if max(totals, default=0) <= _UNEVEN * sum(totals) else []
 
 
 def _joined(parts: Sequence[Iterator[pa.RecordBatch]]) -> Iterator[pa.RecordBatch]:

@@ -8,6 +8,8 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Generator, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
+from itertools import chain, count
+from threading import Condition
 from typing import TypeVar
 
 import pyarrow as pa
@@ -25,7 +27,8 @@ def processors() -> int:
 def in_order(work: Callable[[pa.RecordBatch], _Result], batches: Iterator[pa.RecordBatch]) -> Iterator[_Result]:
     """``work`` of each batch in the order of the batches; at most a few batches for each processor are held.
 
-    A lone batch gets no thread.
+    The threads that work take the batches from their source themselves, one thread at a time, so that none waits in a
+    queue and no thread only feeds the others. A lone batch gets no thread.
     """
     first = next(batches, None)
     if first is None:
@@ -34,19 +37,44 @@ def in_order(work: Callable[[pa.RecordBatch], _Result], batches: Iterator[pa.Rec
     if second is None:
         yield work(first)
         return
+    source = _Turns(chain((first, second), batches))
+
+    def work_on_next(turn: int) -> tuple[_Result] | None:
+        batch = source.next_of(turn)
+        return None if batch is None else (work(batch),)
+
     threads = processors()
-    pending: deque[Future[_Result]] = deque()
+    pending: deque[Future[tuple[_Result] | None]] = deque()
     pool = ThreadPoolExecutor(threads, thread_name_prefix="delta-log")
     try:
-        pending.extend((pool.submit(work, first), pool.submit(work, second)))
-        for batch in batches:
-            pending.append(pool.submit(work, batch))
-            if len(pending) >= threads + _AHEAD:
-                yield pending.popleft().result()
-        while pending:
-            yield pending.popleft().result()
+        for turn in count():
+            pending.append(pool.submit(work_on_next, turn))
+            if len(pending) > threads:
+                done = pending.popleft().result()
+                if done is None:
+                    return
+                yield done[0]
     finally:
         pool.shutdown(wait=True, cancel_futures=True)
+
+
+class _Turns:
+    """A source of batches for several threads, which take theirs in the order of their turns, counted from 0."""
+
+    def __init__(self, batches: Iterator[pa.RecordBatch]) -> None:
+        self._batches = batches
+        self._changed = Condition()
+        self._turn = 0
+
+    def next_of(self, turn: int) -> pa.RecordBatch | None:
+        """The batch of a turn, None where there are not so many. Every earlier turn must be taken, too."""
+        with self._changed:
+            self._changed.wait_for(lambda: self._turn == turn)
+            try:
+                return next(self._batches, None)
+            finally:
+                self._turn += 1
+                self._changed.notify_all()
 
 
 def ahead(items: Iterator[_Item]) -> Generator[_Item, None, None]:

@@ -9,7 +9,6 @@ in any constant byte, or whose values are not plain ones, goes the long way.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import TypeAlias
 
 import numpy as np
@@ -17,37 +16,26 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from deltaberg.delta.byte_windows import (
-    WORD,
-    Bytes,
-    Mask,
-    Places,
-    Scratch,
-    Words,
-    from_byte,
-    other_texts_at,
-    other_than,
-    words_at,
-)
+from deltaberg.delta.byte_windows import Bytes, Mask, Places, Words, characters, other_texts_at
+from deltaberg.delta.cut_lines import CutLines, constant_pieces, cut_lines
 from deltaberg.delta.json_layout import Piece, layout_of
 from deltaberg.delta.json_numbers import (
     LONGEST,
+    PlainNumbers,
     as_decimals,
     as_doubles,
     as_floats,
     as_integers,
     read_plain_numbers,
 )
+from deltaberg.delta.piece_words import PieceWords, piece_words
 
 _NOT_PLAIN = r'["\\\x00-\x1f]'  # the end of a text, an escape, or a character that must be escaped
 _NUMBER = r"-?(?:0|[1-9][0-9]*)(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?"
 _SCALAR = rf"^(?:{_NUMBER}|true|false)$"
-_COMMA, _QUOTE, _BACKSLASH, _MINUS, _POINT, _SLASH, _ZERO, _NINE = b',"\\-./09'
-_LONGEST_ROW = 40  # bytes of texts of one length that are read as words
-_BLOCK_BYTES = 1 << 20  # of text searched for commas at once: stays in the processor's caches
-_RUN_BYTES = 256  # of constants compared at once
-
-_SCRATCH = Scratch()
+_QUOTE, _BACKSLASH, _MINUS, _POINT, _SLASH, _ZERO, _NINE = b'"\\-./09'
+_NONE = np.empty(0, dtype=np.intp)
+_TOGETHER = 1 << 15  # numbers read at once: their words stay in the processor's caches
 
 _Columns: TypeAlias = Mapping[tuple[str, ...], pa.Array]
 
@@ -80,33 +68,6 @@ def read_uniform_objects(
     return None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Cut:
-    """Lines cut at their commas. ``bounds``: a column for each line, the place before its first piece and where each ends.
-
-    rows: the lines that have as many pieces as asked; None when all do.
-    """
-
-    data: Bytes
-    bounds: Places
-    rows: Places | None
-
-    @property
-    def lines(self) -> int:
-        return int(self.bounds.shape[1])
-
-    def starts(self, piece: int) -> Places:
-        starts: Places = self.bounds[piece] + 1
-        return starts
-
-    def ends(self, piece: int) -> Places:
-        ends: Places = self.bounds[piece + 1]
-        return ends
-
-    def text(self, piece: int, line: int) -> bytes:
-        return self.data[self.bounds[piece, line] + 1 : self.bounds[piece + 1, line]].tobytes()
-
-
 def _read(
     lines: pa.Array, layout: tuple[Piece, ...], read_as: pa.StructType
 ) -> tuple[dict[tuple[str, ...], pa.Array], pa.Array | None] | None:
@@ -114,24 +75,32 @@ def _read(
 
     None when it is less than half of them. Raises ArrowInvalid where a value is not of its member's type.
     """
-    cut = _cut(lines, len(layout))
+    cut = cut_lines(lines, len(layout))
     if cut is None:
         return None
-    wrong = np.zeros(cut.lines, dtype=np.bool_)
-    columns: dict[tuple[str, ...], pa.Array] = {}
-    constant = _constant_pieces(cut, layout)
-    words, last = _words(cut, layout, constant)
-    for number, piece in enumerate(layout):
-        target = _type_at(read_as, piece.path)
+    targets = [_type_at(read_as, piece.path) for piece in layout]
+    for piece, target in zip(layout, targets, strict=True):
         if target is not None and piece.is_text != pa.types.is_string(target):
             raise pa.ArrowInvalid(f"values of another kind than {target}")
-        if not constant[number]:
-            values = _values(cut, number, piece, words[number], last[number], target, wrong)
-            if values is not None:
-                columns[piece.path] = values
-        elif target is not None:
+    wrong = np.zeros(cut.lines, dtype=np.bool_)
+    columns: dict[tuple[str, ...], pa.Array] = {}
+    constant = constant_pieces(cut, layout)
+    for piece, target, same in zip(layout, targets, constant, strict=True):
+        if same and target is not None:
             value = _of_type(pa.array([piece.sample]), target, is_text=piece.is_text)
             columns[piece.path] = pa.repeat(value[0], cut.lines)
+    kinds = [
+        None if same else _kind(piece, target) for piece, target, same in zip(layout, targets, constant, strict=True)
+    ]
+    for group in piece_words(cut, layout, kinds, wrong, longest_number=LONGEST):
+        values = (
+            _texts_of(group, cut, layout, wrong)
+            if group.kind == "text"
+            else _scalars(group, cut, layout, targets, wrong)
+        )
+        for number, column in values:
+            if targets[number] is not None:
+                columns[layout[number].path] = column
     if cut.rows is None and not wrong.any():
         return columns, None
     kept = ~wrong
@@ -143,162 +112,87 @@ def _read(
     return {path: column.filter(mask) for path, column in columns.items()}, pa.array(fits)
 
 
-def _cut(lines: pa.Array, pieces: int) -> _Cut | None:
-    """The lines with so many pieces; None when they are less than half."""
-    offsets, data = _characters(lines)
-    bounds = _SCRATCH.table("bounds", pieces + 1, len(lines)).view(np.int64)
-    bounds[0], bounds[-1] = offsets[:-1], offsets[1:]
-    bounds[0] -= 1
-    if _find_commas(data, offsets, bounds[1:-1]):
-        return _Cut(data=data, bounds=bounds, rows=None)
-    commas = np.flatnonzero(data == _COMMA)
-    first, beyond = np.searchsorted(commas, offsets[:-1]), np.searchsorted(commas, offsets[1:])
-    rows = np.flatnonzero(beyond - first == pieces - 1)
-    if 2 * len(rows) < len(lines):
-        return None
-    bounds = bounds[:, rows]
-    bounds[1:-1] = commas[first[rows] + np.arange(pieces - 1)[:, None]]
-    return _Cut(data=data, bounds=bounds, rows=rows)
+def _kind(piece: Piece, target: pa.DataType | None) -> str:
+    """What is read in one way."""
+    if piece.is_text:
+        return "text"
+    return "integer" if target is not None and pa.types.is_integer(target) else "number"
 
 
-def _find_commas(data: Bytes, offsets: npt.NDArray[np.int32], found: Places) -> bool:
-    """Put the places of the commas of each line into a column of ``found``; whether every line has as many."""
-    count, lines = found.shape
-    longest = max(int(offsets[high] - offsets[low]) for low, high in _blocks(len(data), lines))
-    is_comma = _SCRATCH.table("is comma", 1, -(-longest // WORD)).view(np.bool_)[0]
-    for low, high in _blocks(len(data), lines):
-        begin = int(offsets[low])
-        text = data[begin : offsets[high]]
-        commas = np.flatnonzero(np.equal(text, _COMMA, out=is_comma[: len(text)]))
-        if len(commas) != count * (high - low):
-            return False
-        if count:
-            commas += begin
-            by_line = commas.reshape(high - low, count)
-            if (by_line[:, 0] < offsets[low:high]).any() or (by_line[:, -1] >= offsets[low + 1 : high + 1]).any():
-                return False
-            found[:, low:high] = by_line.T
-    return True
-
-
-def _blocks(size: int, lines: int) -> Iterator[tuple[int, int]]:
-    """Lines from and to, in blocks of a text that the processor's caches hold."""
-    step = max(1, lines * _BLOCK_BYTES // max(1, size))
-    for low in range(0, lines, step):
-        yield low, min(low + step, lines)
-
-
-def _constant_pieces(cut: _Cut, layout: tuple[Piece, ...]) -> list[bool]:
-    """Which pieces are the same in every line, as is usual for counts of nulls; neighbours are compared together."""
-    constant = [False] * len(layout)
-    some = (0, cut.lines // 2, cut.lines - 1)
-    maybe = [all(cut.text(number, line) == piece.whole for line in some) for number, piece in enumerate(layout)]
-    low = 0
-    while low < len(layout):
-        if not maybe[low]:
-            low += 1
-            continue
-        high, size = low + 1, len(layout[low].whole)
-        while high < len(layout) and maybe[high] and size + 1 + len(layout[high].whole) <= _RUN_BYTES:
-            size += 1 + len(layout[high].whole)
-            high += 1
-        _mark_constant(cut, layout, low, high, constant)
-        low = high
-    return constant
-
-
-def _mark_constant(cut: _Cut, layout: tuple[Piece, ...], low: int, high: int, constant: list[bool]) -> None:
-    """Mark the pieces of a run that are the same in every line, halving it where they are not all."""
-    text = b",".join(piece.whole for piece in layout[low:high])
-    starts = cut.starts(low)
-    if bool((cut.ends(high - 1) - starts == len(text)).all()) and other_texts_at(cut.data, starts, text) is None:
-        constant[low:high] = [True] * (high - low)
-    elif high - low > 1:
-        middle = (low + high) // 2
-        _mark_constant(cut, layout, low, middle, constant)
-        _mark_constant(cut, layout, middle, high, constant)
-
-
-def _words(cut: _Cut, layout: tuple[Piece, ...], constant: list[bool]) -> tuple[list[Words], list[Bytes]]:
-    """The first words of each piece, and the last byte of each line's piece; nothing of constant pieces.
-
-    The words hold the constant before the value and, of a number or a text of one length, as much as some lines have.
-    """
-    some = (0, cut.lines // 2, cut.lines - 1)
-    counts = []
-    for number, piece in enumerate(layout):
-        size = len(piece.before)
-        lengths = {len(cut.text(number, line)) - size - len(piece.after) for line in some}
-        if not piece.is_text:
-            size += WORD if max(lengths) < WORD else LONGEST
-        elif len(lengths) == 1 and max(lengths) <= _LONGEST_ROW:
-            size += max(lengths)
-        counts.append(0 if constant[number] else -(-size // WORD))
-    words = np.split(_SCRATCH.table("words", sum(counts), cut.lines), np.cumsum(counts)[:-1])
-    last = [
-        np.empty(cut.lines if len(found) and layout[number].after else 0, np.uint8)
-        for number, found in enumerate(words)
-    ]
-    for low, high in _blocks(len(cut.data), cut.lines):
-        for number, found in enumerate(words):
-            if len(found):
-                words_at(cut.data, cut.bounds[number, low:high] + 1, len(found), found[:, low:high])
-            if len(last[number]):
-                last[number][low:high] = cut.data[cut.bounds[number + 1, low:high] - 1]
-    return words, last
-
-
-def _values(
-    cut: _Cut, number: int, piece: Piece, words: Words, last: Bytes, target: pa.DataType | None, wrong: Mask
-) -> pa.Array | None:
-    """The values of a piece as ``target``, None where that is; lines with another constant or value become wrong."""
-    starts = cut.starts(number) + len(piece.before)
-    ends = cut.ends(number) - len(piece.after)
+def _places(cut: CutLines, layout: Sequence[Piece], numbers: Sequence[int], wrong: Mask) -> tuple[Places, Places]:
+    """Where the values of pieces begin and end, shape (pieces, lines); lines with another text behind one are wrong."""
+    rows = np.array(numbers, dtype=np.intp)
+    before, after = (
+        np.array([len(text) for text in texts], dtype=np.int64)[:, None]
+        for texts in ([layout[number].before for number in numbers], [layout[number].after for number in numbers])
+    )
+    starts, ends = cut.bounds[rows] + (before + 1), cut.bounds[rows + 1] - after
     short = starts > ends
     if short.any():
-        wrong |= short
-        starts = np.minimum(starts, ends)
-    other = other_than(words, piece.before)
-    if other is not None:
-        wrong |= other
-    if piece.after:
-        wrong |= last != piece.after[-1]
-        other = other_texts_at(cut.data, ends, piece.after[:-1])
+        wrong |= short.any(axis=0)
+        np.minimum(starts, ends, out=starts)
+    for number, end in zip(numbers, ends, strict=True):
+        other = other_texts_at(cut.data, end, layout[number].after[:-1])  # the last byte was compared already
         if other is not None:
             wrong |= other
-    room = (len(words) * WORD - len(piece.before)) // WORD
-    if not piece.is_text:
-        return _scalars(cut.data, starts, ends, from_byte(words, len(piece.before), room), target, wrong)
-    texts = _row_texts(words, len(piece.before), ends - starts)
-    if texts is None:
-        texts = _texts_at(cut.data, starts, ends)
-    return _texts(texts, wrong, needed=target is not None)
+    return starts, ends
 
 
-def _row_texts(words: Words, place: int, lengths: Places) -> pa.Array | None:
-    """Texts of one length that stand in the words from that byte on; None where they are not of one length."""
+def _texts_of(group: PieceWords, cut: CutLines, layout: Sequence[Piece], wrong: Mask) -> Iterator[tuple[int, pa.Array]]:
+    """The texts of pieces, by number of the piece."""
+    for number, words in zip(group.pieces, group.words, strict=True):
+        (starts,), (ends,) = _places(cut, layout, (number,), wrong)
+        texts = _row_texts(words, ends - starts)
+        if texts is None:
+            texts = _texts_at(cut.data, starts, ends)
+        yield number, _checked(texts, wrong)
+
+
+def _row_texts(words: Words, lengths: Places) -> pa.Array | None:
+    """Texts of one length that stand in the words, shape (words, texts); None where they are not of one length."""
     length = int(lengths[0])
-    if place + length > len(words) * WORD or (lengths != length).any():
+    if length > words.shape[0] * words.itemsize or (lengths != length).any():
         return None
-    rows = np.stack(from_byte(words, place, -(-length // WORD)), axis=1) if length else words[:0].T
-    data = np.ascontiguousarray(rows.view(np.uint8)[:, :length])
+    rows = np.ascontiguousarray(words.T)
+    data = np.ascontiguousarray(rows.view(np.uint8).reshape(len(lengths), -1)[:, :length])
     offsets = np.arange(len(lengths) + 1, dtype=np.int32) * np.int32(length)
     return pa.Array.from_buffers(pa.binary(), len(lengths), [None, pa.py_buffer(offsets), pa.py_buffer(data)], 0)
 
 
-def _texts(texts: pa.Array, wrong: Mask, *, needed: bool) -> pa.Array | None:
-    characters = _characters(texts)[1]
-    if characters.min(initial=ord(" ")) < ord(" ") or (characters == _QUOTE).any() or (characters == _BACKSLASH).any():
+def _checked(texts: pa.Array, wrong: Mask) -> pa.Array:
+    """The texts as strings; those that are no plain text of JSON are wrong. Raises ArrowInvalid for what is not UTF-8."""
+    data = characters(texts)[1]
+    if data.min(initial=ord(" ")) < ord(" ") or (data == _QUOTE).any() or (data == _BACKSLASH).any():
         wrong |= pc.match_substring_regex(texts, _NOT_PLAIN).to_numpy(zero_copy_only=False)
-    return texts.cast(pa.string()) if needed else None  # refuses what is not UTF-8
+    return texts.cast(pa.string())
 
 
 def _scalars(
-    data: Bytes, starts: Places, ends: Places, words: Sequence[Words], target: pa.DataType | None, wrong: Mask
+    group: PieceWords, cut: CutLines, layout: Sequence[Piece], targets: Sequence[pa.DataType | None], wrong: Mask
+) -> Iterator[tuple[int, pa.Array | None]]:
+    """Numbers and booleans of pieces, by number of the piece; the few that are not plain are read from their texts."""
+    step = max(1, _TOGETHER // cut.lines)
+    for low in range(0, len(group.pieces), step):
+        pieces, words = group.pieces[low : low + step], group.words[low : low + step]
+        starts, ends = _places(cut, layout, pieces, wrong)
+        numbers = read_plain_numbers(list(words.transpose(1, 0, 2)), ends - starts, points=group.kind == "number")
+        values = [_values(numbers.row(row), targets[number]) for row, number in enumerate(pieces)]
+        done = bool((numbers.plain | wrong).all())
+        for row, number in enumerate(pieces):
+            rest = _NONE if done else np.flatnonzero(~(numbers.plain[row] | wrong))
+            yield number, _with_rest(values[row], rest, targets[number], cut.data, starts[row], ends[row], wrong)
+
+
+def _with_rest(
+    values: npt.NDArray[np.generic],
+    rest: npt.NDArray[np.intp],
+    target: pa.DataType | None,
+    data: Bytes,
+    starts: Places,
+    ends: Places,
+    wrong: Mask,
 ) -> pa.Array | None:
-    """Numbers and booleans; the few that are not plain are read from their texts."""
-    values, plain = _plain_values(words, ends - starts, target)
-    rest = np.flatnonzero(~(plain | wrong))
+    """The values as a column, those of the rows of ``rest`` read from their texts."""
     if not len(rest):
         return None if target is None else _array(values, target)
     texts = _texts_at(data, starts[rest], ends[rest])
@@ -320,7 +214,7 @@ def _scalars(
 
 def _not_scalar(values: pa.Array) -> Mask | None:
     """Which values are no number and no boolean of JSON; None when all are numbers without exponents, or booleans."""
-    offsets, data = _characters(values)
+    offsets, data = characters(values)
     if (offsets[:-1] < offsets[1:]).all() and _are_plain_numbers(offsets[:-1], offsets[1:], data):
         return None
     odd: Mask = pc.invert(pc.match_substring_regex(values, _SCALAR)).to_numpy(zero_copy_only=False)
@@ -354,27 +248,22 @@ def _are_plain_numbers(starts: npt.NDArray[np.int32], ends: npt.NDArray[np.int32
     return bool((data[leading_zero + 1] == _POINT).all())
 
 
-def _plain_values(
-    words: Sequence[Words], lengths: Places, target: pa.DataType | None
-) -> tuple[npt.NDArray[np.generic], Mask]:
-    """The plain numbers as the bytes of ``target``, and which of all these are."""
-    if target is not None and pa.types.is_boolean(target):
-        return np.empty(0), np.zeros(len(lengths), dtype=np.bool_)
-    numbers = read_plain_numbers(words, lengths, points=target is None or not pa.types.is_integer(target))
-    values: npt.NDArray[np.generic]
+def _values(numbers: PlainNumbers, target: pa.DataType | None) -> npt.NDArray[np.generic]:
+    """The plain numbers as the bytes of ``target``; those that do not fit, and every boolean, are made not plain."""
     if target is None:
-        values = np.empty(0)
-    elif pa.types.is_integer(target):
-        values = as_integers(numbers, np.dtype(target.to_pandas_dtype()))
-    elif pa.types.is_float64(target):
-        values = as_doubles(numbers)
-    elif pa.types.is_float32(target):
-        values = as_floats(numbers)
-    elif pa.types.is_decimal(target):
-        values = as_decimals(numbers, precision=target.precision, scale=target.scale, words=target.bit_width // 64)
-    else:
-        raise pa.ArrowInvalid(f"values of another kind than {target}")
-    return values, numbers.plain
+        return np.empty(0)
+    if pa.types.is_boolean(target):
+        numbers.plain[:] = False
+        return np.empty(0)
+    if pa.types.is_integer(target):
+        return as_integers(numbers, np.dtype(target.to_pandas_dtype()))
+    if pa.types.is_float64(target):
+        return as_doubles(numbers)
+    if pa.types.is_float32(target):
+        return as_floats(numbers)
+    if pa.types.is_decimal(target):
+        return as_decimals(numbers, precision=target.precision, scale=target.scale, words=target.bit_width // 64)
+    raise pa.ArrowInvalid(f"values of another kind than {target}")
 
 
 def _array(values: npt.NDArray[np.generic], target: pa.DataType) -> pa.Array:
@@ -388,15 +277,6 @@ def _texts_at(data: Bytes, starts: Places, ends: Places) -> pa.Array:
     # Every other one is what stands between two of them.
     between = pa.Array.from_buffers(pa.binary(), 2 * len(starts), [None, pa.py_buffer(offsets), pa.py_buffer(data)], 0)
     return between.take(pa.array(np.arange(0, 2 * len(starts), 2)))
-
-
-def _characters(values: pa.Array) -> tuple[npt.NDArray[np.int32], Bytes]:
-    """Offsets from 0, and the bytes of a text or binary array without nulls."""
-    _, offsets, data = values.buffers()
-    ends = np.frombuffer(offsets, dtype=np.int32)[values.offset : values.offset + len(values) + 1]
-    if data is None:
-        return ends, np.empty(0, dtype=np.uint8)
-    return ends - ends[0], np.frombuffer(data, dtype=np.uint8)[ends[0] : ends[-1]]
 
 
 def _of_type(values: pa.Array, target: pa.DataType, *, is_text: bool) -> pa.Array:

@@ -462,14 +462,14 @@ def test_a_long_tail_of_commits_is_told_from_a_long_checkpoint(log: Log) -> None
     log.commit(1, *(log.remove(f"old-{number}") for number in range(half)), log.remove("parsed-7"))
     log.commit(2, *(log.add(f"new-{number}") for number in range(half)))
     batches = list(opened(log).add_files())
-    assert max(batch.num_rows for batch in batches) <= 8192
+    assert max(batch.num_rows for batch in batches) <= log_parquet.TEXT_BATCH_ROWS
     found = [path for batch in batches for path in batch.column("path").to_pylist()]
     wanted = [f"old-{number}" for number in range(half, 2 * half)]
     wanted += [f"parsed-{number}" for number in range(100) if number != 7]
     assert found == wanted + [f"new-{number}" for number in range(half)]
 
 
-@pytest.mark.parametrize("rows", [1, 8191, 8192, 20_000])
+@pytest.mark.parametrize("rows", [1, 8191, 8192, 16_384, 40_000])
 def test_a_checkpoint_read_by_several_threads_is_the_same(log: Log, rows: int, monkeypatch: pytest.MonkeyPatch) -> None:
     stats = {"numRecords": 3, "minValues": {"id": 1}, "maxValues": {"id": 2}, "nullCount": {"id": 0}}
     adds = [
@@ -481,6 +481,7 @@ def test_a_checkpoint_read_by_several_threads_is_the_same(log: Log, rows: int, m
     log.checkpoint(10, *small(log), *adds)
     alone = list(opened(log).add_files())
     monkeypatch.setattr(log_parquet, "_WORTH_A_THREAD", 1)
+    monkeypatch.setattr(log_parquet, "_UNEVEN", 1)
     monkeypatch.setattr(log_parquet, "processors", lambda: 3)
     together = list(opened(log).add_files())
     assert pa.Table.from_batches(together).equals(pa.Table.from_batches(alone))
@@ -489,6 +490,7 @@ def test_a_checkpoint_read_by_several_threads_is_the_same(log: Log, rows: int, m
 
 def test_a_reader_that_stops_early_leaves_no_thread(log: Log, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(log_parquet, "_WORTH_A_THREAD", 1)
+    monkeypatch.setattr(log_parquet, "_UNEVEN", 1)
     monkeypatch.setattr(log_parquet, "processors", lambda: 2)
     log.checkpoint(10, *small(log), *(log.add(f"f{number}", partitionValues={"p": "1"}) for number in range(50_000)))
     before = threading.active_count()
@@ -504,6 +506,7 @@ def test_damage_is_named_by_whichever_thread_finds_it(
     log: Log, damage: Any, message: str, path: str | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(log_parquet, "_WORTH_A_THREAD", 1)
+    monkeypatch.setattr(log_parquet, "_UNEVEN", 1)
     monkeypatch.setattr(log_parquet, "processors", lambda: 3)
     test_a_damaged_checkpoint_names_version_and_file(log, damage, message, path)
 
@@ -511,6 +514,7 @@ def test_damage_is_named_by_whichever_thread_finds_it(
 def test_a_damaged_page_names_its_file(log: Log, monkeypatch: pytest.MonkeyPatch) -> None:
     log.checkpoint(10, *small(log), *(log.add(f"f{number}", partitionValues={"p": "1"}) for number in range(20_000)))
     monkeypatch.setattr(log_parquet, "_WORTH_A_THREAD", 1)
+    monkeypatch.setattr(log_parquet, "_UNEVEN", 1)
     monkeypatch.setattr(log_parquet, "processors", lambda: 3)
     (file,) = (log.root / "_delta_log").glob("*.checkpoint.parquet")
     chunks = pq.ParquetFile(file).metadata.row_group(0)

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from deltaberg.delta.byte_windows import WORD, Scratch, from_byte, other_texts_at, words_at
+from deltaberg.delta.byte_windows import WORD, Scratch, other_texts_at, words_at
 from deltaberg.delta.json_numbers import (
     LONGEST,
     PlainNumbers,
@@ -28,7 +28,7 @@ def numbers_of(texts: list[str], *, points: bool, words: int = 2) -> PlainNumber
     data = np.frombuffer(",".join(texts).encode() + b"}", dtype=np.uint8)
     lengths = np.array([len(text) for text in texts], dtype=np.int64)
     starts = np.cumsum(lengths + 1) - lengths - 1
-    return read_plain_numbers(list(words_at(data, starts, words)), lengths, points=points)
+    return read_plain_numbers(list(words_at(data, starts, words).T), lengths, points=points)
 
 
 NUMBERS = st.one_of(
@@ -102,15 +102,25 @@ def test_one_word_holds_eight_characters() -> None:
 @given(st.binary(min_size=1, max_size=60), st.lists(st.integers(0, 60), min_size=1, max_size=8), st.integers(1, 3))
 def test_words_are_the_bytes_from_each_place_on(data: bytes, places: list[int], count: int) -> None:
     text = np.frombuffer(data, dtype=np.uint8)
-    at = np.array(sorted(min(place, len(data)) for place in places), dtype=np.int64)
-    words = words_at(text, at, count)
-    for column, place in zip(words.T, at.tolist(), strict=True):
-        assert column.astype("<u8").tobytes() == data[place : place + count * WORD].ljust(count * WORD, b"\0")
-    for skipped in range(count * WORD):
-        (first,) = from_byte(words, skipped, 1)
-        for word, place in zip(first, at.tolist(), strict=True):
-            whole = data[place : place + count * WORD].ljust(count * WORD, b"\0")
-            assert word.astype("<u8").tobytes() == whole[skipped : skipped + WORD].ljust(WORD, b"\0")
+    one = np.array(sorted(min(place, len(data)) for place in places), dtype=np.int64)
+    for at in (one, np.stack([np.maximum(one - 1, 0), one])):
+        words = words_at(text, at, count)
+        assert words.shape == (*at.shape, count)
+        for found, place in zip(words.reshape(-1, count), at.ravel().tolist(), strict=True):
+            assert found.astype("<u8").tobytes() == data[place : place + count * WORD].ljust(count * WORD, b"\0")
+
+
+@given(st.lists(st.lists(NUMBERS, min_size=3, max_size=3), min_size=1, max_size=4), st.booleans())
+def test_columns_read_together_are_what_each_is_alone(columns: list[list[str]], points: bool) -> None:
+    data = np.frombuffer(",".join(text for texts in columns for text in texts).encode() + b"}", dtype=np.uint8)
+    lengths = np.array([[len(text) for text in texts] for texts in columns], dtype=np.int64)
+    starts = np.cumsum(lengths + 1).reshape(lengths.shape) - lengths - 1
+    together = read_plain_numbers(list(np.moveaxis(words_at(data, starts, 2), -1, 0)), lengths, points=points)
+    for number, texts in enumerate(columns):
+        alone, one = numbers_of(texts, points=points), together.row(number)
+        assert one.plain.tolist() == alone.plain.tolist()
+        for name in ("digits", "fraction", "whole", "negative"):
+            assert getattr(one, name)[one.plain].tolist() == getattr(alone, name)[alone.plain].tolist(), name
 
 
 def test_another_text_is_told_to_its_last_byte() -> None:
@@ -128,4 +138,4 @@ def test_a_large_table_is_not_kept() -> None:
     first, second = scratch.table("a", 2, 4), scratch.table("a", 1, 8)
     assert np.shares_memory(first, second)
     assert not np.shares_memory(first, scratch.table("b", 2, 4))
-    assert not np.shares_memory(scratch.table("a", 1 << 11, 1 << 10), scratch.table("a", 1 << 11, 1 << 10))
+    assert not np.shares_memory(scratch.table("a", 1 << 11, 1 << 11), scratch.table("a", 1 << 11, 1 << 11))
