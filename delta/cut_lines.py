@@ -13,7 +13,7 @@ from deltaberg.delta.byte_windows import WORD, Bytes, Places, Scratch, character
 from deltaberg.delta.json_layout import Piece
 
 _COMMA = ord(",")
-_BLOCK_BYTES = 1 << 20  # of text that is worked on at once: stays in the processor's caches
+_BLOCK_BYTES = 1 << 21  # of text that is worked on at once: about what the processor's caches hold
 _RUN_BYTES = 256  # of constants compared at once
 
 _SCRATCH = Scratch()
