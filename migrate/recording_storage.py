@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, suppress
 
+import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 
 from deltaberg.storage import FileInfo, Storage, StorageError
@@ -73,6 +75,9 @@ class RecordingStorage:
 
     def exists(self, location: str) -> bool:
         return self._storage.exists(location)
+
+    def present(self, locations: pa.Array) -> npt.NDArray[np.bool_]:
+        return self._storage.present(locations)
 
     def list(self, folder: str, *, start_after: str | None = None, recursive: bool = False) -> Iterator[FileInfo]:
         return self._storage.list(folder, start_after=start_after, recursive=recursive)

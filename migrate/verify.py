@@ -13,8 +13,10 @@ from deltaberg.migrate.check import SHOWN, Check
 from deltaberg.migrate.plan import describe_source
 from deltaberg.migrate.source import Source
 from deltaberg.migrate.verify_bounds import bounds_check
+from deltaberg.migrate.verify_presence import presence_check
 from deltaberg.migrate.verify_rows import rows_check
 from deltaberg.migrate.verify_tables import ChosenOptions, column_facts, derived_names, file_table
+from deltaberg.storage import NotFound
 
 _OWN_FILE: Final = r"/rewritten-[0-9a-f-]+\.parquet$"
 
@@ -50,17 +52,34 @@ def verify(
 ) -> VerifyReport:
     """Compare two tables of either format; ``rows`` compares their content, ``bounds`` checks statistics with data.
 
+    A file that either table lists and that is not there is a difference; content and bounds are not compared then.
+
     compare_rows: who compares the content; this process by default.
 
     Differences are reported, not raised: the caller decides (the command line exits with 4).
     """
     options = ChosenOptions.of(target)
-    checks = [_schema_check(source, target, options), *_file_checks(file_table(source), file_table(target))]
+    presence = presence_check(source, target)
+    checks = [_schema_check(source, target, options), presence, *_file_checks_unless_missing(source, target, presence)]
     if bounds:
-        checks.append(bounds_check(target))
+        checks.append(bounds_check(target) if presence.equal else _not_compared("bounds"))
     if rows:
-        checks.append(compare_rows(source, target, options))
+        checks.append(compare_rows(source, target, options) if presence.equal else _not_compared("rows"))
     return VerifyReport(source=describe_source(source), target=describe_source(target), checks=tuple(checks))
+
+
+def _not_compared(name: str) -> Check:
+    return Check.of(name, 0, ["not compared, since files are missing"])
+
+
+def _file_checks_unless_missing(source: Source, target: Source, presence: Check) -> list[Check]:
+    """What the tables say of their files. Delete files are read for it: without them nothing can be said."""
+    try:
+        return _file_checks(file_table(source), file_table(target))
+    except NotFound:
+        if presence.equal:
+            raise
+        return [_not_compared("files")]
 
 
 def _schema_check(source: Source, target: Source, options: ChosenOptions) -> Check:

@@ -47,7 +47,7 @@ def verify(
 
     Schema, files, counts and bounds are compared; with --rows the content too, in Spark tasks with --engine spark.
 
-    Exit code 4 when they differ.
+    Exit code 4 when they differ, or when a file is missing that one of them lists.
 
     \b
     Example:

@@ -90,6 +90,18 @@ class LocalFiles:
                 os.close(handle)
         return tuple(found), changed
 
+    def present(self, folder: str, names: Sequence[str]) -> tuple[bool, ...]:
+        """Whether a regular file of each name stands in a folder; none does in one that is not there."""
+        with _told("list", folder):
+            try:
+                handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+            except (FileNotFoundError, NotADirectoryError):
+                return (False,) * len(names)
+            try:
+                return tuple(_is_regular(name, handle) for name in names)
+            finally:
+                os.close(handle)
+
     def open(self, path: str) -> pa.NativeFile:
         with _told("read", path):
             _require_file("read", path)
@@ -225,6 +237,13 @@ def _is_utf8(name: str) -> bool:
     except UnicodeEncodeError:
         return False
     return True
+
+
+def _is_regular(name: str, folder: int) -> bool:
+    try:
+        return stat.S_ISREG(os.stat(name, dir_fd=folder).st_mode)
+    except (FileNotFoundError, NotADirectoryError):
+        return False
 
 
 def _require_file(verb: str, path: str) -> os.stat_result:

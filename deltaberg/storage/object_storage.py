@@ -7,10 +7,14 @@ from contextlib import AbstractContextManager
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
+import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from deltaberg.storage.local_files import LocalFiles
 from deltaberg.storage.location import Relocation
+from deltaberg.storage.presence import present_locally, present_remotely
 from deltaberg.storage.protocol import Chunk, FileInfo, Probe, Storage
 
 if TYPE_CHECKING:
@@ -63,6 +67,16 @@ class ObjectStorage:
     def exists(self, location: str) -> bool:
         files, place = self._at(location)
         return files.exists(place)
+
+    def present(self, locations: pa.Array) -> npt.NDArray[np.bool_]:
+        places = self._relocation.resolve_many(locations)
+        local = np.asarray(pc.starts_with(places, "/"))
+        found = np.zeros(len(places), dtype=np.bool_)
+        if local.any():
+            found[local] = present_locally(self._local, places.filter(pa.array(local)))
+        if not local.all():
+            found[~local] = present_remotely(self._objects(), places.filter(pa.array(~local)))
+        return found
 
     def list(self, folder: str, *, start_after: str | None = None, recursive: bool = False) -> Iterator[FileInfo]:
         files, place = self._at(folder)
@@ -123,11 +137,12 @@ class ObjectStorage:
 
     def _at(self, location: str) -> tuple[LocalFiles | RemoteObjects, str]:
         place = self._relocation.resolve(location)
-        if place.startswith("/"):
-            return self._local, place
+        return (self._local if place.startswith("/") else self._objects()), place
+
+    def _objects(self) -> RemoteObjects:
         if self._remote is None:
             # obstore is loaded for URLs only: most commands touch local files and must start at once.
             from deltaberg.storage.remote_objects import RemoteObjects
 
             self._remote = RemoteObjects(self._options)
-        return self._remote, place
+        return self._remote

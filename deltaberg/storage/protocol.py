@@ -7,6 +7,8 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Protocol, TypeAlias
 
+import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 
 Chunk: TypeAlias = bytes | memoryview
@@ -57,6 +59,10 @@ class Storage(Protocol):
     def head(self, location: str) -> FileInfo: ...
 
     def exists(self, location: str) -> bool: ...
+
+    def present(self, locations: pa.Array) -> npt.NDArray[np.bool_]:
+        """``exists`` for a string array without nulls; costs listings of folders rather than a request for each file."""
+        ...
 
     def list(self, folder: str, *, start_after: str | None = None, recursive: bool = False) -> Iterator[FileInfo]:
         """Files under a folder in lexicographic order; nothing when the folder is absent.

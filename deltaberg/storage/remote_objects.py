@@ -17,7 +17,7 @@ from obstore.exceptions import (
     PreconditionError,
     UnauthenticatedError,
 )
-from obstore.store import MemoryStore, from_url
+from obstore.store import HTTPStore, MemoryStore, from_url
 
 from deltaberg.storage.errors import AlreadyExists, NotFound, PermissionDenied, StorageError
 from deltaberg.storage.protocol import Chunk
@@ -32,6 +32,7 @@ _AZURE_HOSTS = (
     ".blob.fabric.microsoft.com",
 )
 _SCHEMES = ("s3", "gs", "az", "azure", "adl", "abfs", "abfss", "http", "https", "memory")
+_LISTED_AT_ONCE = 50_000
 
 
 class RemoteObjects:
@@ -102,6 +103,18 @@ class RemoteObjects:
             nested = not recursive and "/" in name
             if path.startswith(prefix) and not nested and (start_after is None or name > start_after):
                 yield name, size, _milliseconds(modified)
+
+    def lists(self, url: str) -> bool:
+        """Whether the store of a URL can be listed: a plain web server cannot."""
+        return not isinstance(self._place(url)[0], HTTPStore)
+
+    def names(self, folder: str) -> Iterator[tuple[str, ...]]:
+        """Names below a folder at any depth, relative to it, in pieces as they come and in no particular order."""
+        store, key = self._place(folder.rstrip("/") + "/x")
+        prefix = key[:-1]
+        with _told("list", folder):
+            for chunk in obstore.list(store, prefix or None, chunk_size=_LISTED_AT_ONCE):
+                yield tuple(meta["path"][len(prefix) :] for meta in chunk if meta["path"].startswith(prefix))
 
     def open(self, url: str) -> pa.NativeFile:
         store, key = self._place(url)

@@ -21,6 +21,7 @@ from deltaberg.storage import (
     StorageError,
     absolute_location,
     open_storage,
+    presence,
 )
 
 NAMES = [
@@ -253,6 +254,74 @@ def test_names_of_a_local_folder_are_asked_for_in_their_order(tmp_path: Path, st
 def test_an_object_store_is_listed_instead_of_asked_for_many_names(storage: Storage) -> None:
     storage.put("memory://bucket/folder/a", b"x")
     assert storage.probe("memory://bucket/folder", ["a"]) is None
+
+
+@pytest.mark.parametrize("count", [presence.FEW, 200])
+def test_many_files_are_looked_for_at_once(place: tuple[Storage, str], count: int) -> None:
+    storage, folder = place
+    names = NAMES if folder.startswith("/") else NAMES[: NAMES.index("x*y?z")]
+    wanted = [f"{folder}/{names[each % len(names)]}/{each % 7}/f{each}" for each in range(count)]
+    wanted += [f"{folder}/leaf {name}" for name in names[:6]]
+    for each in wanted[::2]:
+        storage.put(each, b"x")
+    storage.put(f"{folder}/not asked for", b"x")
+    assert storage.present(pa.array(wanted, pa.string())).tolist() == [True, False] * (len(wanted) // 2)
+    assert storage.present(pa.array([], pa.string())).tolist() == []
+
+
+def test_many_files_of_several_places_are_looked_for_where_they_were_moved(tmp_path: Path) -> None:
+    storage = open_storage(relocate={"/gone": str(tmp_path), "s3://gone": "memory://bucket/x"})
+    storage.put("/gone/a/f", b"x")
+    storage.put("s3a://gone/f", b"x")
+    (tmp_path / "a" / "folder").mkdir()
+    (tmp_path / "a" / "link").symlink_to(tmp_path / "a" / "f")
+    (tmp_path / "a" / "dangling").symlink_to(tmp_path / "nowhere")
+    wanted = {
+        "/gone/a/f": True, "file:///gone/a/link": True, "s3a://gone/f": True, "s3://gone/g": False, "/gone/b/f": False,
+        "/gone/a/folder": False, "/gone/a/dangling": False, "/gone/a/f/below a file": False, f"{tmp_path}/a/f": True,
+    }  # fmt: skip
+    assert storage.present(pa.array(list(wanted))).tolist() == list(wanted.values())
+
+
+def test_a_listing_of_much_else_is_given_up_for_the_folders_below(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Bucket:
+        """Lists ten names at a time; knows what it was asked."""
+
+        def __init__(self) -> None:
+            self.keys = {f"t/old/{each}" for each in range(5_000)} | {f"t/p={each % 4}/f{each}" for each in range(400)}
+            self.listed: list[str] = []
+            self.asked: list[str] = []
+
+        def lists(self, url: str) -> bool:
+            return url.startswith("s3://bucket/")
+
+        def names(self, folder: str) -> Iterator[tuple[str, ...]]:
+            self.listed.append(folder)
+            prefix = folder.removeprefix("s3://bucket/") + "/"
+            below = sorted(key[len(prefix) :] for key in self.keys if key.startswith(prefix))
+            yield from (tuple(below[start : start + 10]) for start in range(0, len(below), 10))
+
+        def exists(self, url: str) -> bool:
+            self.asked.append(url)
+            return url.removeprefix("s3://bucket/") in self.keys
+
+    monkeypatch.setattr(presence, "SPARE", 50)
+    monkeypatch.setattr(presence, "WASTE", 2)
+    bucket = Bucket()
+    wanted = [f"s3://bucket/t/p={each % 4}/f{each}" for each in range(402)] + ["s3://bucket/t/old/3", "s3://bucket/t/x"]
+    found = presence.present_remotely(bucket, pa.array(wanted))
+    assert found.tolist() == [True] * 400 + [False] * 2 + [True, False]
+    assert bucket.listed == ["s3://bucket/t", *(f"s3://bucket/t/p={each}" for each in range(4))]
+    assert sorted(bucket.asked) == ["s3://bucket/t/old/3", "s3://bucket/t/x"]
+    web = pa.array([each.replace("s3:", "https:") for each in wanted[398:404]])
+    assert presence.present_remotely(bucket, web).tolist() == [False] * 6
+    assert len(bucket.asked) == 8
+
+
+def test_a_key_that_no_store_can_have_is_said_and_not_missing(storage: Storage) -> None:
+    urls = pa.array([f"memory://bucket/{each}" for each in range(40)] + ["memory://bucket/a//b"])
+    with pytest.raises(StorageError, match="has an empty"):
+        storage.present(urls)
 
 
 def test_modification_times_are_milliseconds(tmp_path: Path, storage: Storage) -> None:

@@ -107,6 +107,7 @@ def test_delta_to_iceberg_to_delta(
     report = verify(source, final, rows=True, bounds=True)
     assert report.equal, report.to_json()
     assert {each.name for each in report.checks} == {
+        "presence of files",
         "schema",
         "files",
         "row counts of files",

@@ -140,6 +140,66 @@ def test_a_missing_file(delta_source: Path, iceberg_target: str, opened: Any, co
     assert f"file {gone} is in the source only" in outcome.err
 
 
+@pytest.mark.parametrize(
+    "kind",
+    [
+        "data",
+        "vectors of the source",
+        "position deletes of the target",
+        "Puffin file of the target",
+        "file of the target",
+    ],
+)
+def test_a_listed_file_that_is_gone(kind: str, delta_source: Path, opened: Any, command: Any) -> None:
+    """It is noticed without the rows; and nothing that needs the file ends in another error."""
+    version = 2 if kind.startswith("position") else 3
+    target = Path(convert(opened(delta_source), to="iceberg", options=ConvertOptions(format_version=version)).target)
+    pair, listing = (delta_source, target), "the target lists"
+    match kind:
+        case "data":
+            gone, listing = sorted(delta_source.glob("*.parquet"))[0], "the source and the target list"
+        case "vectors of the source":
+            (gone,), listing = delta_source.glob("deletion_vector_*.bin"), "the source lists"
+        case "position deletes of the target":
+            (gone,) = target.rglob("*deletes*.parquet")
+        case "Puffin file of the target":
+            (gone,) = target.rglob("*.puffin")
+        case _:
+            pair = (target, delta_source.parent / "delta")
+            convert(opened(target), to="delta", target=str(pair[1]))
+            (gone,) = (pair[1] / "_deltaberg").rglob("*.bin")
+    assert command("verify", *pair, "--rows").code == 0
+    gone.unlink()
+    said = f"file {gone} is missing, which {listing}"
+    for options in ((), ("--rows", "--bounds")):
+        outcome = command("verify", *pair, "--json", *options)
+        assert outcome.code == 4
+        assert len(outcome.err.splitlines()) == 1
+        assert said in outcome.err
+        checks = {check["name"]: check for check in outcome.document["checks"]}
+        assert checks["presence of files"]["differences"] == [said]
+        for unread in ("rows", "bounds") if options else ():
+            assert checks[unread]["equal"] is False
+            assert checks[unread]["differences"] == ["not compared, since files are missing"]
+
+
+def test_many_files_that_are_gone_are_counted(tmp_path: Path, write_delta: Any, opened: Any) -> None:
+    for each in range(9):
+        write_delta(pa.table({"id": [each]}), tmp_path / "t")
+    target = convert(opened(tmp_path / "t"), to="iceberg").target
+    compared = next(
+        check for check in verify(opened(tmp_path / "t"), opened(target)).checks if "presence" in check.name
+    )
+    assert (compared.equal, compared.compared) == (True, 9)
+    files = sorted((tmp_path / "t").glob("*.parquet"))
+    for file in files[1:]:
+        file.unlink()
+    lines = failed(verify(opened(tmp_path / "t"), opened(target)))["presence of files"]
+    assert len(lines) == 5
+    assert lines[-1] == "4 more files are missing"
+    assert {line.split()[1] for line in lines[:-1]} < {str(file) for file in files[1:]}
+
+
 def test_a_file_too_many(
     tmp_path: Path, delta_source: Path, iceberg_target: str, write_iceberg_file: Any, opened: Any, command: Any
 ) -> None:
