@@ -20,7 +20,7 @@ from deltaberg.migrate.history import history as list_history
 from deltaberg.migrate.inspection import Inspection, inspect_table
 from deltaberg.migrate.plan import plan as make_plan
 from deltaberg.migrate.plan_document import Plan
-from deltaberg.migrate.refusal import STOPS_AT_SOURCE, Refused, refused_by_source, unopened
+from deltaberg.migrate.refusal import Refused, refusing_unopened
 from deltaberg.migrate.source import Source, TableFormat, open_source
 from deltaberg.migrate.verify import VerifyReport
 from deltaberg.migrate.verify import verify as compare
@@ -89,8 +89,11 @@ def plan(source: TablePath, *, to: FormatName, options: ConvertOptions | None = 
     """
     location = _location(source)
     with error_context(table=location):
-        opened = _source(location, where, to)
-        return opened if isinstance(opened, Plan) else make_plan(opened, to=to, options=options)
+        try:
+            opened = _source(location, where, to)
+        except Refused as refused:
+            return refused.plan
+        return make_plan(opened, to=to, options=options)
 
 
 def convert(
@@ -109,11 +112,8 @@ def convert(
     """
     location = _location(source)
     with error_context(table=location):
-        opened = _source(location, where, to)
-        if isinstance(opened, Plan):
-            raise Refused(opened)
         return run_conversion(
-            opened,
+            _source(location, where, to),
             to=to,
             target=None if target is None else _location(target),
             options=options,
@@ -171,23 +171,16 @@ def _location(table: TablePath) -> str:
     return absolute_location(os.fspath(table))
 
 
-def _source(location: str, where: Where, to: FormatName) -> Source | Plan:
-    """The table to convert, or the plan that says why it cannot be opened."""
+def _source(location: str, where: Where, to: FormatName) -> Source:
+    """The table to convert. Raises Refused, with the plan that says why, where it cannot be opened."""
     # What a person typed is theirs to correct, not the table's.
     canonical_location(location)
-    try:
-        with error_context(table=location):
-            return _open(location, where, convert_to=to)
-    except STOPS_AT_SOURCE as error:
-        return refused_by_source(error, source=unopened(location, format=TableFormat(to).other.value), to=to)
+    with refusing_unopened(location, to=to):
+        return _open(location, where, convert_to=to)
 
 
 def _open(location: str, where: Where, *, convert_to: FormatName | None = None) -> Source:
     """``convert_to`` settles which table of a folder with both is the source: the other one."""
-    if os.path.isfile(location) and not location.endswith(".metadata.json"):
-        raise NotATable(
-            f"Cannot open {location}: it is a file (expected a table's folder or an Iceberg *.metadata.json)"
-        )
     as_of = where.get("as_of")
     wanted = where.get("format") or (TableFormat(convert_to).other.value if convert_to else None)
     return open_source(

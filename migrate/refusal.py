@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any, Final
 
 from deltaberg.datafile.errors import DataFileError
 from deltaberg.delta.errors import CorruptDeletionVector, CorruptLog
-from deltaberg.errors import DeltabergError, NotATable, Unsupported
+from deltaberg.errors import DeltabergError, NotATable, Unsupported, error_context
 from deltaberg.iceberg.errors import CorruptMetadata
 from deltaberg.migrate.plan_document import Plan, items_of
+from deltaberg.migrate.source import TableFormat
 from deltaberg.storage.errors import NotFound, UnusableLocation
 from deltaberg.translate import codes, source_codes
 from deltaberg.translate.findings import Code, Finding
@@ -58,6 +61,17 @@ def refused_by_source(error: DeltabergError, *, source: dict[str, Any], to: str)
     return Plan(
         source=source, target={"format": to}, items=items_of([Finding(code=code, what=what, detail=str(error))])
     )
+
+
+@contextmanager
+def refusing_unopened(location: str, *, to: str) -> Iterator[None]:
+    """Raise Refused, with the plan that says why, where the source at ``location`` cannot be opened."""
+    try:
+        with error_context(table=location):
+            yield
+    except STOPS_AT_SOURCE as error:
+        source = unopened(location, format=TableFormat(to).other.value)
+        raise Refused(refused_by_source(error, source=source, to=to), cause=error) from error
 
 
 def unopened(location: str, *, format: str) -> dict[str, Any]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass
 from enum import Enum
 from typing import Final
@@ -85,6 +86,10 @@ def open_source(
     or where a selector belongs to the other format.
     """
     folder = location.rstrip("/") or location
+    if not is_metadata_file(folder) and os.path.isfile(storage.resolve(location)):
+        raise NotATable(
+            f"Cannot open {location}: it is a file (expected a table's folder or an Iceberg *.metadata.json)"
+        )
     found = _detect(folder, storage, format)
     if found is TableFormat.ICEBERG:
         if version is not None:

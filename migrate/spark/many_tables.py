@@ -12,13 +12,15 @@ from typing import TYPE_CHECKING, Any, Final, Literal
 
 from deltaberg.errors import Conflict, DeltabergError, Unsupported, UsageError, VerificationFailed, error_context
 from deltaberg.migrate.convert import ICEBERG_FOLDER, ConvertResult, convert, target_root
+from deltaberg.migrate.plan_document import Plan
+from deltaberg.migrate.refusal import Refused, refusing_unopened
 from deltaberg.migrate.source import Source, TableFormat, open_source
 from deltaberg.migrate.spark.session import spark_session
 from deltaberg.migrate.spark.shipping import ship_package
 from deltaberg.migrate.spark.verify_rows import spark_rows_check
 from deltaberg.migrate.spark.work import SparkWork, cancel_jobs
 from deltaberg.migrate.verify import VerifyReport, verify
-from deltaberg.storage import open_storage
+from deltaberg.storage import Storage, canonical_location, open_storage
 from deltaberg.translate.options import ConvertOptions
 
 if TYPE_CHECKING:
@@ -68,20 +70,27 @@ class TableRequest:
         usual = f"{self.source.rstrip('/')}/{ICEBERG_FOLDER}" if self.to is TableFormat.ICEBERG else self.source
         return open_storage(relocate=self.relocate).resolve(self.target or usual).rstrip("/")
 
-    def open(self, location: str | None = None, *, format: TableFormat | None = None) -> Source:
-        """The source; or the table of a format at another place. Raises like ``open_source``."""
-        storage = open_storage(relocate=self.relocate, options=self.storage_options)
-        if location is not None:
-            return open_source(location, storage, format=format)
-        return open_source(
-            self.source,
-            storage,
-            version=self.version,
-            snapshot_id=self.snapshot_id,
-            ref=self.ref,
-            as_of_ms=self.as_of_ms,
-            format=self.to.other,
-        )
+    def open_source(self) -> Source:
+        """Raises Refused, with a plan, for a source that cannot be opened, as ``deltaberg.convert`` does; else like
+        ``open_source``."""
+        canonical_location(self.source)
+        with refusing_unopened(self.source, to=self.to.value):
+            return open_source(
+                self.source,
+                self._storage(),
+                version=self.version,
+                snapshot_id=self.snapshot_id,
+                ref=self.ref,
+                as_of_ms=self.as_of_ms,
+                format=self.to.other,
+            )
+
+    def open_target(self, location: str) -> Source:
+        """The table that was made. Raises like ``open_source``."""
+        return open_source(location, self._storage(), format=self.to)
+
+    def _storage(self) -> Storage:
+        return open_storage(relocate=self.relocate, options=self.storage_options)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -89,7 +98,8 @@ class TableOutcome:
     """What became of one table.
 
     status: ``converted``; ``current`` where the target held this position already; ``differs`` where verification found a
-    difference; else why nothing was done. error: one line. exit_code: as of ``deltaberg convert`` or ``verify``.
+    difference; else why nothing was done. error, exit_code: the line and code of ``deltaberg convert`` or ``verify``.
+    feature: the code of the plan's item that refuses, or what else cannot be carried. plan: where it refuses.
     """
 
     name: str
@@ -100,6 +110,8 @@ class TableOutcome:
     result: ConvertResult | None = None
     verification: VerifyReport | None = None
     error: str | None = None
+    feature: str | None = None
+    plan: Plan | None = None
 
     def to_json(self) -> dict[str, Any]:
         return {
@@ -109,6 +121,8 @@ class TableOutcome:
             "exit_code": self.exit_code,
             "seconds": round(self.seconds, 3),
             "error": self.error,
+            "feature": self.feature,
+            "plan": None if self.plan is None else self.plan.to_json(),
             "result": None if self.result is None else self.result.to_json(),
             "verification": None if self.verification is None else self.verification.to_json(),
         }
@@ -267,7 +281,7 @@ class _Tables:
         error: DeltabergError | None = None
         try:
             with error_context(table=request.source):
-                source = request.open()
+                source = request.open_source()
                 result = convert(
                     source,
                     to=request.to,
@@ -289,10 +303,12 @@ class _Tables:
             result=result,
             verification=report,
             error=str(error) if error is not None else _difference(report),
+            feature=None if error is None else error.feature,
+            plan=error.plan if isinstance(error, Refused) else None,
         )
 
     def _verify(self, request: TableRequest, source: Source) -> VerifyReport:
-        target = request.open(target_root(source, request.target), format=request.to)
+        target = request.open_target(target_root(source, request.target))
         work = SparkWork(self.session)
         return verify(source, target, rows=request.verify == "rows", compare_rows=spark_rows_check(work))
 

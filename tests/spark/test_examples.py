@@ -91,15 +91,15 @@ def test_the_entry_script_converts_a_list_and_reports(
         encoding="utf-8",
     )
     report = tmp_path / "report.json"
-    assert script.main([str(tables), "--report", str(report), "--at-once", "1"]) == 1
+    assert script.main([str(tables), "--report", str(report), "--at-once", "1"]) == 3
     lines = capsys.readouterr().out.splitlines()
     assert lines[0].startswith("converted: orders (")
-    assert lines[1].startswith("failed: gone (")
-    assert lines[-1] == "2 tables: 1 converted, 1 failed"
+    assert lines[1].startswith("refused: gone (")
+    assert lines[-1] == "2 tables: 1 converted, 1 refused"
     document = json.loads(report.read_text(encoding="utf-8"))
     assert [(each["name"], each["status"]) for each in document["tables"]] == [
         ("orders", "converted"),
-        ("gone", "failed"),
+        ("gone", "refused"),
     ]
     assert document["tables"][0]["verification"]["equal"] is True
     assert script.main(["--source", str(folder), "--to", "iceberg"]) == 0

@@ -40,7 +40,7 @@ def uuid_table(tmp_path: Path, write_iceberg_file: Any) -> str:
 
 
 def test_one_broken_table_fails_alone(
-    tmp_path: Path, write_delta: Any, uuid_table: str, opened: Any, delta_rows: Any, spark: Any
+    tmp_path: Path, write_delta: Any, uuid_table: str, opened: Any, delta_rows: Any, spark: Any, command: Any
 ) -> None:
     folders = [write_delta(pa.table({"id": [n, n + 1]}), tmp_path / f"delta{n}") for n in range(2)]
     broken = write_delta(pa.table({"id": [1]}), tmp_path / "broken")
@@ -66,19 +66,30 @@ def test_one_broken_table_fails_alone(
     done = convert_many(spark, read_tables(json.dumps(listed)), at_once=2, on_done=lambda each: told.append(each.name))
     assert [(each.name, each.status, each.exit_code) for each in done.tables] == [
         (str(folders[0]), "converted", 0),
-        ("gone", "failed", 1),
-        ("broken", "failed", 1),
+        ("gone", "refused", 3),
+        ("broken", "refused", 3),
         ("refused", "refused", 3),
         ("mapped", "converted", 0),
         ("last", "converted", 0),
     ], done.summary()
     assert sorted(told) == sorted(each.name for each in done.tables)
-    assert done.exit_code == 1
+    assert done.exit_code == 3
     report = done.to_json()
-    assert report["statuses"] == {"converted": 3, "failed": 2, "refused": 1}
+    assert report["statuses"] == {"converted": 3, "refused": 3}
     assert json.loads(json.dumps(report)) == report
     assert "nowhere" in report["tables"][1]["error"]
     assert "uuid" in report["tables"][3]["error"]
+    sources = (str(tmp_path / "nowhere"), str(broken), uuid_table)
+    for one, source in zip(report["tables"][1:4], sources, strict=True):
+        alone = command("convert", source, "--to", "delta" if source == uuid_table else "iceberg", "--json")
+        said = alone.document["error"]
+        assert (one["exit_code"], one["feature"]) == (alone.code, said["feature"])
+        assert (one["error"], one["plan"]) == (said["message"], alone.document["plan"])
+    assert [one["feature"] for one in report["tables"][1:4]] == [
+        "source-unreadable",
+        "source-unreadable",
+        "type-refused",
+    ]
     mapped = report["tables"][4]
     assert mapped["result"]["rewritten_files"] == 1
     assert mapped["verification"]["equal"] is True
