@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import ast
+import functools
 from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
@@ -49,20 +51,86 @@ def layer_of(path: Path) -> str:
     return parts[0] if parts[0] != "deltaberg" else parts[1].removesuffix(".py")
 
 
-def parse(path: Path) -> ast.Module:
-    return ast.parse(path.read_text(encoding="utf-8"), filename=str(path))
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Called:
+    """A call: what is called and what its first argument is, as far as they are dotted names."""
+
+    line: int
+    name: str
+    first: str
 
 
-def imported_modules(tree: ast.Module) -> Iterator[str]:
-    for node in ast.walk(tree):
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Caught:
+    """An ``except``; ``again``: its last statement raises what was caught."""
+
+    line: int
+    what: str
+    again: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Module:
+    """What the tests here ask of a module.
+
+    imports: names of modules. pyspark: of every import of PySpark, whether it waits for a call or a type checker.
+    """
+
+    lines: int
+    imports: tuple[str, ...]
+    calls: tuple[Called, ...]
+    excepts: tuple[Caught, ...]
+    pyspark: tuple[bool, ...]
+
+
+@functools.cache
+def module(path: Path) -> Module:
+    """One parse for all tests; the trees themselves would take much memory."""
+    text = path.read_text(encoding="utf-8")
+    tree = ast.parse(text, filename=str(path))
+    nodes = list(ast.walk(tree))
+    spark = [
+        node for node in nodes if isinstance(node, (ast.Import, ast.ImportFrom)) and "pyspark" in ast.unparse(node)
+    ]
+    guarded = {child for node in nodes if spark and is_guard(node) for child in ast.walk(node)}
+    return Module(
+        lines=len(text.splitlines()),
+        imports=tuple(imported_modules(nodes)),
+        calls=tuple(
+            Called(line=node.lineno, name=dotted(node.func), first=dotted(node.args[0]) if node.args else "")
+            for node in nodes
+            if isinstance(node, ast.Call)
+        ),
+        excepts=tuple(
+            Caught(
+                line=node.lineno,
+                what="" if node.type is None else ast.unparse(node.type),
+                again=isinstance(node.body[-1], ast.Raise) and node.body[-1].exc is None,
+            )
+            for node in nodes
+            if isinstance(node, ast.ExceptHandler)
+        ),
+        pyspark=tuple(node in guarded for node in spark),
+    )
+
+
+def is_guard(node: ast.AST) -> bool:
+    """What stands inside does not run when the module is imported."""
+    return isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)) or (
+        isinstance(node, ast.If) and "TYPE_CHECKING" in ast.unparse(node.test)
+    )
+
+
+def imported_modules(nodes: list[ast.AST]) -> Iterator[str]:
+    for node in nodes:
         if isinstance(node, ast.Import):
             yield from (alias.name for alias in node.names)
         elif isinstance(node, ast.ImportFrom):
             assert node.level == 0, "imports are absolute"
-            module = node.module or ""
-            yield module
+            name = node.module or ""
+            yield name
             # `from deltaberg import iceberg` names the layer in the alias.
-            yield from (f"{module}.{alias.name}" for alias in node.names if module == "deltaberg")
+            yield from (f"{name}.{alias.name}" for alias in node.names if name == "deltaberg")
 
 
 def dotted(node: ast.expr) -> str:
@@ -83,7 +151,7 @@ def test_imports_point_one_way(path: Path) -> None:
     layer = layer_of(path)
     if layer not in MAY_IMPORT:
         return
-    seen = {module.split(".")[1] for module in imported_modules(parse(path)) if module.startswith("deltaberg.")}
+    seen = {name.split(".")[1] for name in module(path).imports if name.startswith("deltaberg.")}
     forbidden = seen - MAY_IMPORT[layer] - {layer}
     assert not forbidden, (
         f"{names(path)} is of layer {layer} and must not import deltaberg.{', deltaberg.'.join(sorted(forbidden))}"
@@ -92,63 +160,44 @@ def test_imports_point_one_way(path: Path) -> None:
 
 @pytest.mark.parametrize("path", [p for p in SOURCES if layer_of(p) == "translate"], ids=names)
 def test_translate_does_no_io(path: Path) -> None:
-    tree = parse(path)
-    touched = {
-        module for module in imported_modules(tree) if module in IO_MODULES or module.startswith("pyarrow.parquet")
-    }
+    touched = {name for name in module(path).imports if name in IO_MODULES or name.startswith("pyarrow.parquet")}
     assert not touched, f"{names(path)} imports {sorted(touched)}"
 
 
 @pytest.mark.parametrize("path", [p for p in SOURCES if layer_of(p) != "storage"], ids=names)
 def test_only_storage_opens_files(path: Path) -> None:
-    tree = parse(path)
     aliases = {"pa": "pyarrow"}
     offences = []
-    for node in ast.walk(tree):
-        if not isinstance(node, ast.Call):
+    for call in module(path).calls:
+        if call.first == "os.devnull":
             continue
-        called = dotted(node.func)
-        if node.args and dotted(node.args[0]) == "os.devnull":
-            continue
-        module, _, function = called.rpartition(".")
-        if called == "open" or (aliases.get(module, module), function) in OPENERS:
-            offences.append(f"line {node.lineno}: {called}")
+        owner, _, function = call.name.rpartition(".")
+        if call.name == "open" or (aliases.get(owner, owner), function) in OPENERS:
+            offences.append(f"line {call.line}: {call.name}")
         if function in {"read_text", "read_bytes", "write_text", "write_bytes"}:
-            offences.append(f"line {node.lineno}: {called}")
+            offences.append(f"line {call.line}: {call.name}")
     assert not offences, f"{names(path)} opens files itself: {offences}"
 
 
 @pytest.mark.parametrize("path", [p for p in SOURCES if layer_of(p) != "storage"], ids=names)
 def test_only_storage_knows_the_store_library(path: Path) -> None:
-    assert not [module for module in imported_modules(parse(path)) if module.split(".")[0] == "obstore"]
+    assert not [name for name in module(path).imports if name.split(".")[0] == "obstore"]
 
 
 @pytest.mark.parametrize("path", SOURCES, ids=names)
 def test_pyspark_is_imported_only_by_jobs_and_only_when_they_run(path: Path) -> None:
-    tree = parse(path)
-    spark = [
-        node
-        for node in ast.walk(tree)
-        if isinstance(node, (ast.Import, ast.ImportFrom)) and "pyspark" in ast.unparse(node)
-    ]
+    spark = module(path).pyspark
     if layer_of(path) != "migrate":
         assert not spark
         return
-    guarded = {
-        child
-        for node in ast.walk(tree)
-        if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef))
-        or (isinstance(node, ast.If) and "TYPE_CHECKING" in ast.unparse(node.test))
-        for child in ast.walk(node)
-    }
-    assert set(spark) <= guarded, f"{names(path)} imports pyspark when it is imported itself"
+    assert all(spark), f"{names(path)} imports pyspark when it is imported itself"
 
 
 @pytest.mark.parametrize("path", [p for p in SOURCES if p.name == "__init__.py"], ids=names)
 def test_a_package_file_holds_docstring_imports_and_exports_only(path: Path) -> None:
     if path.parent in {ROOT / "deltaberg", ROOT / "delta", ROOT / "iceberg"}:
         return  # their exports are lazy: see test_public_api and test_cores_page
-    for node in parse(path).body:
+    for node in ast.parse(path.read_text(encoding="utf-8")).body:
         is_docstring = (
             isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant) and isinstance(node.value.value, str)
         )
@@ -161,14 +210,11 @@ def test_a_package_file_holds_docstring_imports_and_exports_only(path: Path) -> 
 @pytest.mark.parametrize("path", SOURCES, ids=names)
 def test_no_wide_except(path: Path) -> None:
     """``except BaseException`` may clean up, when it raises again; it may never swallow."""
-    for node in ast.walk(parse(path)):
-        if isinstance(node, ast.ExceptHandler):
-            caught = "" if node.type is None else ast.unparse(node.type)
-            raises_again = isinstance(node.body[-1], ast.Raise) and node.body[-1].exc is None
-            assert caught not in {"", "Exception", "BaseException"} or raises_again, f"{names(path)} line {node.lineno}"
+    for each in module(path).excepts:
+        assert each.what not in {"", "Exception", "BaseException"} or each.again, f"{names(path)} line {each.line}"
 
 
 @pytest.mark.parametrize("path", SOURCES, ids=names)
 def test_no_drawers_and_no_long_modules(path: Path) -> None:
     assert path.stem not in {"utils", "util", "helpers", "helper", "common", "misc"}
-    assert len(path.read_text(encoding="utf-8").splitlines()) < 600
+    assert module(path).lines < 600
