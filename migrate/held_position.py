@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from deltaberg.delta.errors import CorruptLog, VersionNotFound
-from deltaberg.delta.history import CommitActions
-from deltaberg.delta.log_path import commit_name, log_folder
+from deltaberg.delta.commit_json import read_action_lines
+from deltaberg.delta.errors import CorruptLog
+from deltaberg.delta.log_listing import list_log
+from deltaberg.delta.log_path import LogFile, LogFileKind, commit_name, log_folder
 from deltaberg.delta.table import DeltaTable
 from deltaberg.errors import Conflict, NotATable
 from deltaberg.iceberg.table import Table
@@ -21,6 +22,7 @@ class HeldPosition:
 
     untouched: the newest commit there is deltaberg's own. position: None where deltaberg did not write the table.
     only_notes: what others committed after it changes nothing: VACUUM tells the log when it begins and when it ends.
+    cleaned_up: the first and last version since then whose commits are gone, where those that are left change nothing.
     plan_name: the plan document it was written by, None where the table does not say.
     """
 
@@ -30,6 +32,7 @@ class HeldPosition:
     untouched: bool
     plan_name: str | None
     only_notes: bool = False
+    cleaned_up: tuple[int, int] | None = None
 
     def require(self, position: Position, *, options_text: str, root: str) -> None:
         """Raise Conflict unless the target holds exactly this position and nobody has changed it."""
@@ -41,7 +44,7 @@ class HeldPosition:
                 "choose another --target",
                 path=root,
             )
-        if not self.untouched and not self.only_notes:
+        if not self.untouched and not self.only_notes and self.cleaned_up is None:
             raise Conflict(
                 f"Cannot use {root}: somebody else has committed to it since deltaberg wrote it; choose another --target",
                 path=root,
@@ -56,6 +59,15 @@ class HeldPosition:
             raise Conflict(
                 f"Cannot write to {root}: it was converted with the options {self.options_text} "
                 f"(expected {options_text}); choose another --target",
+                path=root,
+            )
+        if self.cleaned_up is not None:
+            first, last = self.cleaned_up
+            gone = f"commit {first}" if first == last else f"commits {first} to {last}"
+            raise Conflict(
+                f"Cannot tell whether {root} is as deltaberg wrote it: the clean-up of its log took {gone} away, which may "
+                "have been VACUUM's notes or changes; compare the rows with deltaberg verify SOURCE TARGET --rows, and "
+                "to have it anew choose another --target or delete this one first",
                 path=root,
             )
 
@@ -90,25 +102,48 @@ def _of_delta(storage: Storage, root: str) -> HeldPosition | None:
     configuration = snapshot.metadata.configuration
     position = Position.from_properties(configuration)
     written = configuration.get(TARGET_VERSION_KEY, "")
-    untouched = written == str(snapshot.version)
+    since = _since(table, int(written) + 1, snapshot.version) if written.isdecimal() else _Since()
     return HeldPosition(
         position=position,
         options_text=configuration.get(OPTIONS_KEY, "{}"),
         metadata_location=f"{log_folder(root)}/{commit_name(snapshot.version)}",
-        untouched=untouched,
+        untouched=written == str(snapshot.version),
         plan_name=configuration.get(PLAN_KEY),
-        only_notes=not untouched and written.isdecimal() and _only_notes(table, int(written) + 1, snapshot.version),
+        only_notes=since.only_notes,
+        cleaned_up=since.cleaned_up,
     )
 
 
-def _only_notes(table: DeltaTable, first: int, last: int) -> bool:
-    """Whether these commits hold nothing but a ``commitInfo``; not where one of them has been cleaned up."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Since:
+    """As in ``HeldPosition``."""
+
+    only_notes: bool = False
+    cleaned_up: tuple[int, int] | None = None
+
+
+def _since(table: DeltaTable, first: int, last: int) -> _Since:
+    """What the commits from ``first`` to ``last`` are."""
+    if first > last:
+        return _Since()
+    commits = {
+        file.version: file
+        for file in list_log(table.storage, table.log_folder, start=first)
+        if file.kind is LogFileKind.COMMIT and file.version <= last
+    }
     try:
-        return all(_is_note(commit) for commit in table.commits(first, last))
-    except (VersionNotFound, CorruptLog):
-        return False
+        notes = all(_is_note(table.storage, commit) for commit in commits.values())
+    except CorruptLog:
+        return _Since()
+    if not notes:
+        return _Since()
+    gone = [version for version in range(first, last + 1) if version not in commits]
+    return _Since(cleaned_up=(gone[0], gone[-1])) if gone else _Since(only_notes=True)
 
 
-def _is_note(commit: CommitActions) -> bool:
-    files = commit.adds.num_rows or commit.removes.num_rows or commit.change_files.num_rows
-    return not (files or commit.metadata or commit.protocol or commit.txns or commit.domain_metadata)
+def _is_note(storage: Storage, commit: LogFile) -> bool:
+    """Whether a commit holds nothing but a ``commitInfo``. Raises CorruptLog for one that cannot be read."""
+    return all(
+        not len(piece.lines) and all(action.name == "commitInfo" for action in piece.small)
+        for piece in read_action_lines(storage, [commit])
+    )
