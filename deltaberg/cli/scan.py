@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from typing import TYPE_CHECKING, Annotated
 
@@ -9,6 +10,7 @@ import typer
 
 from deltaberg.cli import options
 from deltaberg.cli.selection import where
+from deltaberg.errors import UsageError
 
 if TYPE_CHECKING:
     from deltaberg.table_scan import TableScan
@@ -16,6 +18,7 @@ if TYPE_CHECKING:
 ROWS_ON_SCREEN = 20
 WIDEST_CELL = 60
 COLUMN_GAP = 3
+PARQUET_EXTENSIONS = ("", ".parquet", ".parq", ".pq")
 
 Out = Annotated[str | None, typer.Option("--out", help="Write all rows to this Parquet file.", metavar="F.parquet")]
 Limit = Annotated[
@@ -43,12 +46,16 @@ def scan(
 
     They come in no particular order. Variant is written as JSON text, geometry and geography as WKB, uuid as 16 bytes.
 
+    Exit code 2 when F has the extension of another format than Parquet.
+
     \b
     Example:
       deltaberg scan warehouse/flights --columns origin,dest --out flights.parquet
     """
     from deltaberg import api
 
+    if out is not None:
+        check_extension(out)
     wanted = limit if limit is not None or out is not None or json else ROWS_ON_SCREEN + 1
     selected = api.scan(
         table,
@@ -62,6 +69,16 @@ def scan(
         write_json(selected)
     else:
         show(selected, at_most=limit)
+
+
+def check_extension(out: str) -> None:
+    """Raise UsageError for a file name that promises something else than Parquet."""
+    extension = os.path.splitext(out)[1]
+    if extension.lower() not in PARQUET_EXTENSIONS:
+        raise UsageError(
+            f"Cannot write {out}: --out writes Parquet, not {extension[1:] or extension!r}; "
+            f"name it {os.path.splitext(out)[0]}.parquet, or leave --out out and take --json"
+        )
 
 
 def column_names(text: str) -> tuple[str, ...]:

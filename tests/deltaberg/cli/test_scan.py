@@ -31,6 +31,26 @@ def test_out_holds_all_rows_under_the_tables_names(
     assert got.column_names == ["id", "name", "part"]
 
 
+@pytest.mark.parametrize("name", ["rows.txt", "rows.csv", "rows.json", "rows.parquet.gz", "rows.", "rows.2024"])
+def test_no_other_format_is_written_under_its_extension(
+    command: Any, delta_folder: Path, tmp_path: Path, name: str
+) -> None:
+    out = tmp_path / name
+    for place in (delta_folder, tmp_path / "nowhere"):
+        outcome = command("scan", place, "--out", out)
+        assert outcome.code == 2
+        assert outcome.err.startswith(f"deltaberg: Cannot write {out}: --out writes Parquet, not ")
+        assert f"name it {tmp_path}/{name.rpartition('.')[0]}.parquet, or " in outcome.err
+        assert len(outcome.err.splitlines()) == 1
+        assert not out.exists()
+
+
+@pytest.mark.parametrize("name", ["rows", "rows.PARQUET", "rows.pq", "rows.parq", ".rows", "a.b/rows"])
+def test_parquet_has_these_extensions_or_none(command: Any, delta_folder: Path, tmp_path: Path, name: str) -> None:
+    assert command("scan", delta_folder, "--out", tmp_path / name).code == 0
+    assert pq.read_table(tmp_path / name).num_rows == 4
+
+
 def test_json_is_one_document_with_every_row(command: Any, folder: Path) -> None:
     document = command("scan", folder, "--json").document
     assert document["format"] == ("iceberg" if folder.name == "items" else "delta")
