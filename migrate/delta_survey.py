@@ -11,6 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from deltaberg.delta.path_fingerprints import PathFingerprints, first_repeated, paths_among
+from deltaberg.iceberg.content_file import refuse_encrypted
 from deltaberg.iceberg.data_file import EQUALITY_DELETES
 from deltaberg.iceberg.delete_index import PUFFIN
 from deltaberg.iceberg.live_files import data_files, delete_files
@@ -107,12 +108,21 @@ def _unseen(batch: pa.RecordBatch, seen: set[str]) -> pa.RecordBatch:
 
 
 def look_at_files(found: DeltaSurvey, source: IcebergSource, schema: Schema, batch: pa.RecordBatch) -> None:
-    """Add live data files of one partition spec to a survey."""
+    """Add live data files of one partition spec to a survey. Raises UnsupportedIcebergFeature for an encrypted one."""
+    _refuse_encrypted(batch)
     _, facts = observe(found.footers, source, batch)
     spec = source.table.metadata.spec_by_id(batch.column("spec_id")[0].as_py())
     _tally(found, facts, spec.spec_id, batch)
     _look_for_empty_strings(found, schema, spec, batch.column("partition"))
     found.without_row_id += batch.column("first_row_id").null_count
+
+
+def _refuse_encrypted(batch: pa.RecordBatch) -> None:
+    """A file with a plain footer may be encrypted nevertheless: the manifest is asked, as by every Iceberg reader."""
+    keys = batch.column("key_metadata")
+    if keys.null_count < batch.num_rows:
+        row = int(np.flatnonzero(keys.is_valid().to_numpy(zero_copy_only=False))[0])
+        refuse_encrypted(batch.column("file_path")[row].as_py(), keys[row].as_py())
 
 
 def _tally(found: DeltaSurvey, facts: npt.NDArray[np.int32], spec_id: int, batch: pa.RecordBatch) -> None:
@@ -138,7 +148,8 @@ def _look_for_empty_strings(found: DeltaSurvey, schema: Schema, spec: PartitionS
 
 
 def look_at_deletes(found: DeltaSurvey, batch: pa.RecordBatch) -> None:
-    """Add live delete files to a survey."""
+    """Add live delete files to a survey. Raises UnsupportedIcebergFeature for an encrypted one."""
+    _refuse_encrypted(batch)
     is_vector = pc.equal(batch.column("file_format"), PUFFIN)
     vectors = pc.sum(is_vector).as_py() or 0
     equality = pc.sum(pc.equal(batch.column("content"), EQUALITY_DELETES)).as_py() or 0

@@ -295,6 +295,8 @@ class _Designer:
             if self.survey.footers.facts[facts].fields is not None
         ]
         all_ids = all(facts.has_ids for facts in parquet)
+        if self.metadata.name_mapping is None and any(facts.fields and not facts.has_ids for facts in parquet):
+            self.findings.append(Finding(code=codes.FIELD_IDS_UNMAPPED, what="data files"))
         match self.options.column_mapping:
             case "auto":
                 mode = MappingMode.ID if all_ids else MappingMode.NAME

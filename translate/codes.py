@@ -178,6 +178,15 @@ FIELD_IDS_ABSENT: Final = Code(
     remedy="Nothing to do.",
     example="an Iceberg table made by importing Parquet files",
 )
+FIELD_IDS_UNMAPPED: Final = Code(
+    name="field-ids-unmapped",
+    severity=Severity.REFUSE,
+    to=_DELTA,
+    reason="Files carry no field ids and the table has no name mapping. The Iceberg specification gives no column a "
+    "value from such files, and its readers disagree: some stop, some go by position.",
+    remedy="Set schema.name-mapping.default on the source to say by which names its columns are found.",
+    example="an Iceberg table that an old Hive made of Parquet files",
+)
 FIELD_IDS_DISAGREE: Final = Code(
     name="field-ids-disagree",
     severity=Severity.REWRITE,

@@ -339,3 +339,44 @@ def test_a_file_that_is_listed_twice_is_refused_by_code(tmp_path: Path, grow: An
     with pytest.raises(Refused, match=f"file-listed-twice: {twin}"):
         api.convert(folder, to="delta")
     assert not (folder / "_delta_log").exists()
+
+
+def refusals(folder: str) -> list[tuple[str, str]]:
+    return [(item.code, item.what) for item in api.plan(folder, to="delta").items if item.severity == "refuse"]
+
+
+def test_an_encrypted_file_is_refused_before_it_is_shared(grow: Any) -> None:
+    """Its footer may be plain: only the manifest says that readers need a key, and Delta has no place for one."""
+    table = grow(ID_KEY)
+    table.append([{"id": 1, "k": 1}])
+    schema, spec = table.table.metadata.schema, table.table.metadata.spec
+    entry = table.write(table.root, schema, pa.table({"id": [2], "k": pa.array([2], pa.int32())}), spec)
+    secret = entry.append_column("key_metadata", pa.array([b"key"]))
+    table.change(lambda each: each.snapshot("append").add_files(secret, 0))
+    ((code, _),) = refusals(table.root)
+    assert code == "source-feature"
+    with pytest.raises(Refused, match=f"{entry.column('file_path')[0].as_py()}: it is encrypted; decrypt the table"):
+        api.convert(table.root, to="delta")
+    assert not (Path(table.root) / "_delta_log").exists()
+
+
+def test_files_without_field_ids_need_a_name_mapping(grow: Any, reads: Any) -> None:
+    """No Iceberg reader finds their columns by name without one; with one they are shared as they are."""
+    table = grow(ID_KEY)
+    schema, spec = table.table.metadata.schema, table.table.metadata.spec
+    rows = pa.table({"id": [7], "k": pa.array([8], pa.int32())})
+    entry = table.write(table.root, schema, rows, spec)
+    place = Path(entry.column("file_path")[0].as_py())
+    pq.write_table(rows, place)
+    columns = {
+        **dict(zip(entry.schema.names, entry.columns, strict=True)),
+        "file_size_in_bytes": [place.stat().st_size],
+    }
+    table.change(lambda each: each.snapshot("append").add_files(pa.record_batch(columns), 0))
+    assert refusals(table.root) == [("field-ids-unmapped", "data files")]
+    with pytest.raises(Refused, match="field-ids-unmapped: data files"):
+        api.convert(table.root, to="delta")
+    names = '[{"field-id": 1, "names": ["id"]}, {"field-id": 2, "names": ["k"]}]'
+    table.change(lambda each: each.set_properties({"schema.name-mapping.default": names}))
+    done = reads(table, [{"id": 7, "k": 8}])
+    assert (done.plan.shared_files, done.plan.rewritten_files) == (1, 0)
