@@ -36,11 +36,14 @@ ROOT = Path(__file__).resolve().parent.parent
 
 # A folder with many orders of cleaners has a session of its own, so that neither worker has most of Spark's work.
 SESSIONS = ("tests/engines/cleaners/", "tests/engines/", "tests/spark/")
+# Files of this folder have the tables of the corpus in common, and what is made of them.
+TABLES = "tests/corpus/"
 
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
-    """``--dist loadgroup``: the tests of a folder that share a Spark session share a worker.
+    """``--dist loadgroup``: the tests of a folder that share a Spark session share a worker, so do those of one table of the
+    corpus and those of one file, which have caches in common.
 
     By the folder and not by pytest-xdist's marker, whose groups are lost with pytest 9.2.
     """
@@ -51,7 +54,10 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
     class ByFolder(LoadGroupScheduling):  # type: ignore[misc, unused-ignore]
         def _split_scope(self, nodeid: str) -> str:
             found = next((folder for folder in SESSIONS if nodeid.startswith(folder)), None)
-            return found or str(super()._split_scope(nodeid))
+            if found:
+                return found
+            file, _, test = nodeid.partition("::")
+            return f"{TABLES}{test.partition('[')[2]}" if file.startswith(TABLES) else file
 
     return ByFolder(config, log)
 
@@ -155,14 +161,31 @@ def _equal_when_sorted(got: pa.Table, wanted: pa.Table) -> bool:
     """A quick yes for large flat tables of the same types; a no means nothing."""
     names = sorted(wanted.column_names)
     got, wanted = got.select(names), wanted.select(names)
-    if got.num_rows < 20_000 or any(pa.types.is_nested(field.type) for field in wanted.schema):
+    if got.num_rows < 1_000 or not all(map(_same_flat_type, got.schema.types, wanted.schema.types)):
         return False
     try:
         got = got.cast(wanted.schema)
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError, ValueError):
         return False
+    if got.equals(wanted):
+        return True
     order = [(name, "ascending") for name in names]
     return got.sort_by(order).combine_chunks().equals(wanted.sort_by(order).combine_chunks())
+
+
+def _same_flat_type(one: pa.DataType, other: pa.DataType) -> bool:
+    """Whether they are one type but for Arrow's flavour of it, its unit or its digits."""
+    if one == other:
+        return not pa.types.is_nested(one)
+    flavours: tuple[tuple[Callable[[pa.DataType], bool], ...], ...] = (
+        (pa.types.is_string, pa.types.is_large_string, pa.types.is_string_view),
+        (pa.types.is_binary, pa.types.is_large_binary, pa.types.is_binary_view),
+        (pa.types.is_decimal,),
+        (pa.types.is_integer,),
+        (lambda kind: pa.types.is_timestamp(kind) and kind.tz is None,),
+        (lambda kind: pa.types.is_timestamp(kind) and kind.tz is not None,),
+    )
+    return any(any(is_it(one) for is_it in flavour) and any(is_it(other) for is_it in flavour) for flavour in flavours)
 
 
 def _rows(table: pa.Table, json_columns: tuple[str, ...], signed_zero: bool) -> Iterator[str]:

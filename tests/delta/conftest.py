@@ -3,103 +3,37 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 import uuid
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
+from typing import Any, ClassVar
 
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
-from hypothesis import settings
-
-# How long an example takes says nothing on a machine that does other things, too.
-settings.register_profile("delta", deadline=None)
-settings.load_profile("delta")
-
-ENGINES = """
-import json, pathlib, sys, sysconfig
-import pyarrow as pa, pyarrow.parquet as pq
-
-def deltalake(table, version):
-    from deltalake import DeltaTable, QueryBuilder
-    return pa.table(QueryBuilder().register("t", DeltaTable(table, version=version)).execute("select * from t").read_all())
-
-def duckdb(table, version):
-    import duckdb
-    site = pathlib.Path(sysconfig.get_paths()["purelib"])
-    con = duckdb.connect(config={"allow_unsigned_extensions": "true"})
-    con.execute(f"LOAD '{next(site.glob('duckdb_extension_delta/extensions/*/delta.duckdb_extension'))}'")
-    con.execute("SET TimeZone='UTC'")
-    at = "" if version is None else f", version={version}"
-    return con.execute(f"select * from delta_scan('{table}'{at})").to_arrow_table()
-
-def plain(kind):
-    if kind == pa.string_view(): return pa.string()
-    if kind == pa.binary_view(): return pa.binary()
-    if pa.types.is_struct(kind): return pa.struct([f.with_type(plain(f.type)) for f in kind])
-    if pa.types.is_map(kind): return pa.map_(plain(kind.key_type), kind.item_field.with_type(plain(kind.item_type)))
-    if pa.types.is_list(kind): return pa.list_(kind.value_field.with_type(plain(kind.value_type)))
-    return kind
-
-for line in sys.stdin:
-    ask = json.loads(line)
-    try:
-        rows = {"deltalake": deltalake, "duckdb": duckdb}[ask["engine"]](ask["table"], ask["version"])
-        schema = pa.schema([f.with_type(plain(f.type)) for f in rows.schema])
-        pq.write_table(pa.table([pa.array(c.to_pylist(), f.type) for c, f in zip(rows.columns, schema)], schema=schema), ask["out"])
-        print("ANSWER " + json.dumps({"rows": rows.num_rows}), flush=True)
-    except BaseException as error:
-        print("ANSWER " + json.dumps({"error": f"{type(error).__name__}: {error}"[:500]}), flush=True)
-"""
 
 
-class EngineProcess:
-    """DuckDB and delta-rs in a process of their own, started again after an engine aborted it."""
+class ReadByEngines:
+    """DuckDB and delta-rs in the process of the independent readers."""
 
-    def __init__(self, scratch: Path) -> None:
-        self._out = scratch / "rows.parquet"
-        self._process: subprocess.Popen[str] | None = None
+    NAMES: ClassVar = {"duckdb": "duckdb-delta", "deltalake": "deltalake"}
+
+    def __init__(self, independent: Any) -> None:
+        self._independent = independent
 
     def rows(self, engine: str, table: Path | str, version: int | None = None) -> pa.Table:
         """What the engine reads. Fails the test with the engine's words when it cannot."""
-        if self._process is None:
-            self._process = subprocess.Popen(
-                [sys.executable, "-W", "ignore", "-c", ENGINES],
-                stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE,
-                stderr=subprocess.DEVNULL,
-                text=True,
-            )
-        assert self._process.stdin is not None
-        assert self._process.stdout is not None
-        ask = {"engine": engine, "table": str(table), "version": version, "out": str(self._out)}
-        self._process.stdin.write(json.dumps(ask) + "\n")
-        self._process.stdin.flush()
-        for line in self._process.stdout:
-            if line.startswith("ANSWER "):
-                answer = json.loads(line.removeprefix("ANSWER "))
-                if "error" in answer:
-                    pytest.fail(f"{engine} cannot read {table}: {answer['error']}")
-                return pq.read_table(self._out)
-        self.close()
-        self._process = None
-        pytest.fail(f"{engine} aborted on {table}")
-
-    def close(self) -> None:
-        if self._process is not None:
-            with self._process:
-                self._process.kill()
+        found = self._independent.read(self.NAMES[engine], table, version)
+        if isinstance(found, str):
+            pytest.fail(f"{engine} cannot read {table}: {found}")
+        return found
 
 
 @pytest.fixture(scope="session")
-def engines(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EngineProcess]:
+def engines(independent: Any) -> ReadByEngines:
     """``engines.rows("deltalake" | "duckdb", folder, version)``."""
-    process = EngineProcess(tmp_path_factory.mktemp("engines"))
-    yield process
-    process.close()
+    return ReadByEngines(independent)
 
 
 MakeFile = Callable[..., pa.RecordBatch]

@@ -7,12 +7,11 @@ words it must say, or a difference, with the reason. A listed case that scans eq
 
 from __future__ import annotations
 
-import importlib.util
 import json
 import re
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 import pyarrow as pa
@@ -25,8 +24,8 @@ from deltaberg.delta.table import DeltaTable
 from deltaberg.errors import DeltabergError
 from deltaberg.storage import open_storage
 
-SHARED = Path(__file__).resolve().parents[3] / "shared"
-CORPUS = SHARED / "corpus" / "delta"
+CORPUS = Path(__file__).resolve().parents[3] / "shared" / "corpus" / "delta"
+Difference = Callable[..., str]
 EXCEPTIONS: dict[str, dict[str, str]] = json.loads((Path(__file__).parent / "corpus_exceptions.json").read_text())
 
 
@@ -72,17 +71,6 @@ def moments() -> list[Moment]:
 MOMENTS = moments()
 
 
-@pytest.fixture(scope="module")
-def rows() -> ModuleType:
-    """The shared comparison of rows."""
-    spec = importlib.util.spec_from_file_location("rows", SHARED / "crosscheck" / "rows.py")
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
-
 def read(moment: Moment) -> pa.Table:
     plan = scan(moment.snapshot(), with_lineage=moment.expected.stem == "lineage")
     return pa.Table.from_batches(plan.batches(), schema=plan.schema)
@@ -90,7 +78,7 @@ def read(moment: Moment) -> pa.Table:
 
 @pytest.mark.skipif(not MOMENTS, reason="../shared is absent")
 @pytest.mark.parametrize("moment", MOMENTS, ids=lambda moment: moment.name)
-def test_scan_equals_the_expected_rows(moment: Moment, rows: ModuleType) -> None:
+def test_scan_equals_the_expected_rows(moment: Moment, difference: Difference) -> None:
     listed = EXCEPTIONS.get(moment.name, {})
     if "error" in listed:
         with pytest.raises(DeltabergError, match=re.escape(listed["says"])) as caught:
@@ -102,11 +90,11 @@ def test_scan_equals_the_expected_rows(moment: Moment, rows: ModuleType) -> None
         assert not listed, f"{moment.name} is listed and can be read"
         return
     columns = tuple(moment.case.get("variant_as_json") or ())
-    difference = rows.difference(pq.read_table(moment.expected), found, json_columns=columns)
+    text = difference(found, pq.read_table(moment.expected), json_columns=columns)
     if "differs" in listed:
-        assert listed["differs"] in difference, f"{moment.name} is listed and differs otherwise or not: {difference!r}"
+        assert listed["differs"] in text, f"{moment.name} is listed and differs otherwise or not: {text!r}"
     else:
-        assert difference == ""
+        assert text == ""
 
 
 def test_the_exceptions_name_cases_and_give_reasons() -> None:
@@ -118,7 +106,7 @@ def test_the_exceptions_name_cases_and_give_reasons() -> None:
 
 
 @pytest.mark.skipif(not MOMENTS, reason="../shared is absent")
-def test_zoneless_partition_timestamps_are_right_in_the_writers_zone(rows: ModuleType) -> None:
+def test_zoneless_partition_timestamps_are_right_in_the_writers_zone(difference: Difference) -> None:
     (moment,) = (moment for moment in MOMENTS if moment.name == "data-reader-partition-values")
     plan = scan(moment.snapshot(), partition_timezone="America/Los_Angeles")
-    assert rows.difference(pq.read_table(moment.expected), pa.Table.from_batches(plan.batches())) == ""
+    assert difference(pa.Table.from_batches(plan.batches()), pq.read_table(moment.expected)) == ""

@@ -11,7 +11,6 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from hypothesis import settings
 
 from deltaberg.bitmap import PositionBitmap, frame
 from deltaberg.delta.table import DeltaTable
@@ -28,10 +27,6 @@ from deltaberg.iceberg.table import Table
 from deltaberg.iceberg.types import ListType, MapType, NestedField, StructType, arrow_type, nested_fields
 from deltaberg.migrate.source import Source, open_source
 from deltaberg.storage import open_storage
-
-# How long an example takes says nothing on a machine that does other things, too.
-settings.register_profile("migrate", deadline=None)
-settings.load_profile("migrate")
 
 POSITION_DELETE_SCHEMA = pa.schema(
     [
