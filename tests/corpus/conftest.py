@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import signal
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from types import FrameType
@@ -51,6 +51,16 @@ class Case:
         return tuple(self.facts.get("variant_as_json") or ())
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Converted:
+    """What the command said when it planned and converted a table to the other format; ``target``: where."""
+
+    to: str
+    target: Path
+    planned: Any
+    outcome: Any
+
+
 def cases() -> list[Case]:
     return [
         Case(
@@ -81,6 +91,30 @@ def expectations() -> dict[str, dict[str, dict[str, str]]]:
     """
     loaded: dict[str, dict[str, dict[str, str]]] = json.loads(EXPECTATIONS.read_text(encoding="utf-8"))
     return loaded
+
+
+@pytest.fixture(scope="session")
+def made() -> dict[str, Converted]:
+    """The conversions of this process by the case's name."""
+    return {}
+
+
+@pytest.fixture
+def converted(
+    command: Any, made: dict[str, Converted], tmp_path_factory: pytest.TempPathFactory
+) -> Callable[[Case], Converted]:
+    """``converted(case)``: the table planned and converted once, for every test of this process."""
+
+    def convert(case: Case) -> Converted:
+        if case.name not in made:
+            to = "iceberg" if case.format == "delta" else "delta"
+            target = tmp_path_factory.mktemp("corpus") / "target"
+            planned = command("plan", case.table, "--to", to, *case.relocation, "--json")
+            outcome = command("convert", case.table, "--to", to, "--target", target, *case.relocation, "--json")
+            made[case.name] = Converted(to=to, target=target, planned=planned, outcome=outcome)
+        return made[case.name]
+
+    return convert
 
 
 @pytest.fixture(autouse=True)

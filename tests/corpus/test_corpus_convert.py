@@ -19,13 +19,11 @@ DOCUMENT: Final = set(Plan(source={}, target={}).to_json())
 
 
 def test_a_converted_table_reads_equal_in_other_engines(
-    shared: Path, case: Any, command: Any, oracle: Any, difference: Any, expectations: Any, tmp_path: Path
+    shared: Path, case: Any, converted: Any, oracle: Any, difference: Any, expectations: Any
 ) -> None:
     listed = expectations["convert"].get(case.name, {"outcome": "equal"})
-    to = "iceberg" if case.format == "delta" else "delta"
-    target = tmp_path / "target"
-    planned = command("plan", case.table, "--to", to, *case.relocation, "--json")
-    outcome = command("convert", case.table, "--to", to, "--target", target, *case.relocation, "--json")
+    found = converted(case)
+    to, target, planned, outcome = found.to, found.target, found.planned, found.outcome
     assert (planned.code, outcome.code) in {(0, 0), (3, 3)}, f"{case.name}: {planned.err}{outcome.err}"
     document = json.loads(planned.out)
     assert set(document) == DOCUMENT
