@@ -145,6 +145,23 @@ This page is made by `make docs` from the table in `translate/types.py`; a test 
 that are the same on both sides; nested types are carried with everything below them.
 """
 
+DEFAULTS = """
+## Column defaults
+
+`CURRENT_DEFAULT` in Delta (feature `allowColumnDefaults`) and `write-default` in Iceberg (from version 3 on) are carried both ways
+where they are literals of the column's type, in structs, too; the spelling may change (`7L` to `7`). The tests
+(`tests/migrate/test_column_defaults.py`) hold every type to that, there and back.
+
+- An Iceberg `initial-default` has no counterpart in Delta: files that lack the column are rewritten with the value
+  (`initial-default`). On the way back the rows hold it, and the field has none.
+- `CURRENT_DEFAULT` = `NULL` is what having none means, and is left out.
+- Not carried, but said (`default-not-literal`): from Delta functions and other expressions, a timestamp without a zone (it means that of
+  the session), NaN and infinities, a number that the type does not hold, and text with a backslash, whose meaning is a setting of
+  Spark's session. From Iceberg, uuid, fixed, time and nanoseconds, which have no literal in Spark's SQL.
+- An Iceberg text with a quote or a backslash is carried to Delta (`'it\\'s'`, as Spark reads it unless
+  `spark.sql.parser.escapedStringLiterals` is set), and is for that reason not carried back.
+"""
+
 TRANSFORMS_HEAD = """# Partitioning
 
 This page is made by `make docs` from `translate/derived_columns.py`; a test holds it to that. A Delta partition column
@@ -183,9 +200,8 @@ def table(head: tuple[str, ...], rows: Iterable[tuple[str, ...]]) -> str:
 def types_page() -> str:
     """Every primitive type, both ways."""
     head = ("Delta", "Iceberg", "to Iceberg", "to Delta", "remarks")
-    return f"{TYPES_HEAD}\n" + table(
-        head, ((pair.delta, pair.iceberg, pair.to_iceberg, pair.to_delta, pair.note) for pair in TYPE_PAIRS)
-    )
+    pairs = ((pair.delta, pair.iceberg, pair.to_iceberg, pair.to_delta, pair.note) for pair in TYPE_PAIRS)
+    return f"{TYPES_HEAD}\n" + table(head, pairs) + DEFAULTS
 
 
 def transforms_page() -> str:
