@@ -129,7 +129,8 @@ def _detect(folder: str, storage: Storage, preferred: TableFormat | None) -> Tab
         if preferred is not None:
             return preferred
         raise UsageError(
-            f"Cannot tell which table of {folder} is meant: it holds an Iceberg and a Delta table; choose with --format"
+            f"Cannot tell which table of {folder} is meant: it holds an Iceberg and a Delta table; choose with --format "
+            "(verify: with --to, the format of the target)"
         )
     if not delta and not iceberg:
         raise NotATable(

@@ -101,6 +101,19 @@ def test_both_formats_in_one_folder(verb: str, command: Any, delta_folder: Path,
     assert command(verb, delta_folder, "--format", "delta").code == 0
 
 
+def test_the_source_of_a_verification_holds_both_formats(
+    command: Any, delta_folder: Path, another_iceberg: Any, tmp_path: Path
+) -> None:
+    """The option that says which is another one there."""
+    target = tmp_path / "target"
+    assert command("convert", delta_folder, "--to", "iceberg", "--target", target).code == 0
+    (another_iceberg("twin") / "metadata").rename(delta_folder / "metadata")
+    assert_one_line(
+        command("verify", delta_folder, target), 2, r"choose with .*\(verify: with --to, the format of the t"
+    )
+    assert command("verify", delta_folder, target, "--to", "iceberg").code == 0
+
+
 @pytest.mark.parametrize(
     ("words", "message"),
     [
