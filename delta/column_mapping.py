@@ -45,8 +45,12 @@ class ColumnMapping:
 
         Raises CorruptLog naming the field when a name or id is missing, malformed or given twice.
         """
-        # For readers the reader's side of the protocol decides alone.
-        supported = protocol.min_reader_version == 2 or "columnMapping" in (protocol.reader_features or ())
+        # Delta Spark 3.1 upgraded protocols without listing the feature for readers. Its writers obey their own list, so
+        # that the files have physical names: without the mapping every column would be null.
+        supported = protocol.min_reader_version == 2 or "columnMapping" in (
+            *(protocol.reader_features or ()),
+            *(protocol.writer_features or ()),
+        )
         mode = MappingMode(metadata.properties.column_mapping_mode) if supported else MappingMode.NONE
         if mode is MappingMode.NONE:
             return ColumnMapping(mode=mode, schema=metadata.schema, physical_schema=metadata.schema)

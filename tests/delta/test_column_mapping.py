@@ -17,6 +17,13 @@ READER_3 = Protocol(
     min_reader_version=3, min_writer_version=7, reader_features=("columnMapping",), writer_features=("columnMapping",)
 )
 READER_1_WRITER_7 = Protocol(min_reader_version=1, min_writer_version=7, writer_features=("columnMapping",))
+# As Delta Spark 3.1 leaves it after delta.minReaderVersion was set to 3.
+WRITERS_ALONE = Protocol(
+    min_reader_version=3, min_writer_version=7, reader_features=(), writer_features=("columnMapping", "icebergCompatV1")
+)
+OTHER_FEATURES = Protocol(
+    min_reader_version=3, min_writer_version=7, reader_features=("v2Checkpoint",), writer_features=("v2Checkpoint",)
+)
 READER_1 = Protocol(min_reader_version=1, min_writer_version=2)
 
 
@@ -36,7 +43,7 @@ def metadata(*fields: dict[str, object], mode: str = "name", partition_columns: 
     )
 
 
-@pytest.mark.parametrize("protocol", [READER_2, READER_2_WRITER_7, READER_3])
+@pytest.mark.parametrize("protocol", [READER_2, READER_2_WRITER_7, READER_3, WRITERS_ALONE, READER_1_WRITER_7])
 @pytest.mark.parametrize("mode", ["name", "id"])
 def test_a_supported_mode_maps_names_and_ids(protocol: Protocol, mode: str) -> None:
     struct = {"type": "struct", "fields": [mapped("x", 3, "col-x")]}
@@ -51,7 +58,7 @@ def test_a_supported_mode_maps_names_and_ids(protocol: Protocol, mode: str) -> N
     assert mapping.field_by_id(8) is None
 
 
-@pytest.mark.parametrize("protocol", [READER_1, READER_1_WRITER_7])
+@pytest.mark.parametrize("protocol", [READER_1, OTHER_FEATURES])
 def test_the_mode_counts_only_where_the_protocol_supports_it(protocol: Protocol) -> None:
     mapping = ColumnMapping.of(protocol, metadata(mapped("a", 1, "col-a")))
     assert mapping.mode is MappingMode.NONE

@@ -425,3 +425,23 @@ def test_inline_vectors_are_read_by_other_engines(root: Path, data_file: MakeFil
     assert "offset" not in add["deletionVector"]
     for engine in ("deltalake", "duckdb"):
         assert sorted(engines.rows(engine, root)["id"].to_pylist()) == [1, 3]
+
+
+def test_a_mapping_that_only_the_list_for_writers_names_is_obeyed(root: Path, data_file: MakeFile, engines) -> None:
+    """What Delta Spark 3.1 leaves after ``delta.minReaderVersion`` was set to 3."""
+    transaction = create(root, ID, mode=MappingMode.NAME)
+    transaction.add_files([data_file(pa.table({"id": [1, 2]}))])
+    transaction.commit("WRITE")
+    (field,) = newest(root).metadata.schema.fields
+    change_schema(root, dataclasses.replace(field, name="number"))
+    for checksum in (root / "_delta_log").glob("*.crc"):
+        checksum.unlink()
+    log = root / "_delta_log" / f"{0:020d}.json"
+    actions = [json.loads(line) for line in log.read_text().splitlines()]
+    for action in actions:
+        if "protocol" in action:
+            assert "columnMapping" in action["protocol"]["writerFeatures"]
+            action["protocol"] |= {"minReaderVersion": 3, "readerFeatures": []}
+    log.write_text("".join(json.dumps(action) + "\n" for action in actions))
+    assert rows(newest(root)) == [{"number": 1}, {"number": 2}]
+    assert sorted(engines.rows("deltalake", root)["number"].to_pylist()) == [1, 2]
