@@ -34,12 +34,15 @@ class LogSegment:
 def complete_checkpoints(files: Iterable[LogFile]) -> dict[int, Checkpoint]:
     """The checkpoint to use for each version that has a complete one.
 
-    Readers must ignore multi-part checkpoints with missing parts. Of several checkpoints of one version any will do:
+    Readers must ignore multi-part checkpoints with missing parts. An empty file is none either, in whatever form: writers
+    that fail leave such files, and Delta Spark and Delta Kernel ignore them. Of several checkpoints of one version any will do:
     V2 before classic before multi-part, and Parquet before JSON.
     """
     whole: dict[int, LogFile] = {}
     parts: dict[tuple[int, int], dict[int, LogFile]] = {}
     for file in files:
+        if not file.size:
+            continue
         if file.kind in (LogFileKind.CLASSIC_CHECKPOINT, LogFileKind.UUID_CHECKPOINT):
             known = whole.get(file.version)
             if known is None or _preference(file) > _preference(known):

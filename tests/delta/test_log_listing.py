@@ -51,7 +51,7 @@ class Listing:
 
 
 class Log:
-    """A log folder of empty files."""
+    """A log folder of files that nobody reads."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -59,7 +59,7 @@ class Log:
 
     def put(self, *names: str) -> None:
         for name in names:
-            (self.folder / name).touch()
+            (self.folder / name).write_bytes(b"-")
 
     def commits(self, start: int, end: int) -> None:
         self.put(*(commit_name(number) for number in range(start, end + 1)))
@@ -194,6 +194,13 @@ def test_a_newer_checkpoint_whose_commits_are_gone_is_used(log: Log) -> None:
 def test_a_folder_that_changed_after_the_newest_commit_is_listed(log: Log) -> None:
     log.aged()
     assert log.segment(listings=1).version == 20
+
+
+def test_a_hint_to_an_empty_checkpoint_is_listed(log: Log) -> None:
+    (log.folder / f"{10:020d}.checkpoint.parquet").write_bytes(b"")
+    found = log.segment(listings=2)
+    assert found.checkpoint is None
+    assert len(found.deltas) == 21
 
 
 def test_a_hint_to_a_checkpoint_that_is_gone_is_listed(log: Log) -> None:

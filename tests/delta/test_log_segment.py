@@ -81,7 +81,11 @@ def compaction(start: int, end: int) -> str:
 
 
 def segment(*names: str, version: int | None = None) -> LogSegment:
-    files = [parse_log_file(name) for name in names]
+    return segment_of(dict.fromkeys(names, 9), version=version)
+
+
+def segment_of(sizes: dict[str, int], version: int | None = None) -> LogSegment:
+    files = [parse_log_file(name, size=size) for name, size in sizes.items()]
     assert all(file is not None for file in files)
     return build_segment([file for file in files if file is not None], version=version)
 
@@ -114,6 +118,18 @@ def test_a_multi_part_checkpoint_counts_when_every_part_is_there() -> None:
     assert found.checkpoint is not None
     assert names(found.checkpoint.files) == [part(4, 1, 2), part(4, 2, 2)]
     assert segment(*log[:-1]).checkpoint is None
+
+
+@pytest.mark.parametrize("names", [[classic(4)], [v2(4)], [v2(4, "json")], [part(4, 1, 2), part(4, 2, 2)]])
+def test_a_checkpoint_with_an_empty_file_does_not_count(names: list[str]) -> None:
+    commits = dict.fromkeys(map(commit, range(6)), 9)
+    older = {classic(2): 9}
+    for written in ({}, older):
+        found = segment_of({**commits, **written, **dict.fromkeys(names, 9), names[-1]: 0})
+        assert (found.checkpoint and found.checkpoint.version) == (2 if written else None)
+        assert found.version == 5
+    with pytest.raises(CorruptLog, match=r"00000000000000000000\.json"):
+        segment_of({commit(4): 9, commit(5): 9, **dict.fromkeys(names, 0)})
 
 
 def test_parts_of_two_attempts_are_not_mixed() -> None:
