@@ -11,7 +11,6 @@ import pyarrow.parquet as pq
 
 from deltaberg.delta.scan import scan as scan_delta
 from deltaberg.errors import UsageError, error_context
-from deltaberg.iceberg.read_schema import schema_at
 from deltaberg.iceberg.scan import scan as scan_iceberg
 from deltaberg.migrate.source import IcebergSource, Source
 from deltaberg.row_json import row_objects
@@ -88,9 +87,7 @@ def scan_source(source: Source, *, columns: Iterable[str] | None = None, limit: 
     wanted = None if columns is None else tuple(columns)
     if isinstance(source, IcebergSource):
         version = None if source.snapshot is None else source.snapshot.snapshot_id
-        metadata = source.table.metadata
-        schema_of_ref = None if source.ref is None else schema_at(metadata, snapshot=source.snapshot, ref=source.ref)
-        iceberg_scan = scan_iceberg(source.table, snapshot=source.snapshot, schema=schema_of_ref, columns=wanted)
+        iceberg_scan = scan_iceberg(source.table, snapshot=source.snapshot, schema=source.schema, columns=wanted)
         schema, opened = iceberg_scan.schema, iceberg_scan.batches
     else:
         version = source.snapshot.version

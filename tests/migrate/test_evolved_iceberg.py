@@ -20,6 +20,7 @@ from deltaberg.iceberg.create_table import create_table
 from deltaberg.iceberg.data_file import EQUALITY_DELETES, POSITION_DELETES
 from deltaberg.iceberg.partition_spec import UNPARTITIONED, PartitionField, PartitionSpec
 from deltaberg.iceberg.schema import Schema
+from deltaberg.iceberg.snapshot_ref import RefType
 from deltaberg.iceberg.table import Table
 from deltaberg.iceberg.transforms import parse_transform
 from deltaberg.iceberg.types import IntegerType, LongType, NestedField, StringType, StructType
@@ -380,3 +381,17 @@ def test_files_without_field_ids_need_a_name_mapping(grow: Any, reads: Any) -> N
     table.change(lambda each: each.set_properties({"schema.name-mapping.default": names}))
     done = reads(table, [{"id": 7, "k": 8}])
     assert (done.plan.shared_files, done.plan.rewritten_files) == (1, 0)
+
+
+def test_the_current_snapshot_asked_for_by_id_comes_in_its_own_schema(grow: Any) -> None:
+    """A column that was renamed afterwards is the table's and its branches' business, not that of a point in time."""
+    table = grow(ID_KEY)
+    table.append([{"id": 1, "k": 2}])
+    snapshot = table.table.metadata.current_snapshot_id
+    table.change(lambda each: each.set_ref("kept", snapshot, type=RefType.TAG))
+    table.change(lambda each: each.update_schema(lambda columns: columns.rename_column("k", "key")))
+    assert api.scan(table.root).read_all().to_pylist() == [{"id": 1, "key": 2}]
+    assert api.scan(table.root, ref="main").read_all().to_pylist() == [{"id": 1, "key": 2}]
+    assert api.scan(table.root, snapshot_id=snapshot).read_all().to_pylist() == [{"id": 1, "k": 2}]
+    assert api.scan(table.root, ref="kept").read_all().to_pylist() == [{"id": 1, "k": 2}]
+    assert api.scan(table.root, as_of="9999-01-01").read_all().to_pylist() == [{"id": 1, "k": 2}]
