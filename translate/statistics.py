@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -30,6 +29,7 @@ from deltaberg.iceberg.types import arrow_type as iceberg_arrow_type
 from deltaberg.translate.decimal_bounds import safe_lower, safe_upper
 from deltaberg.translate.field_ids import Path
 from deltaberg.translate.schema import LeafPair
+from deltaberg.translate.struct_members import StructMembers
 
 _MILLISECOND_US = 1_000
 _INT64_MAX = 2**63 - 1
@@ -72,7 +72,9 @@ def delta_to_iceberg_metrics(
     Bounds that contradict each other (lower above upper) are left out, as is a null count that exceeds the rows.
     """
     rows = len(stats)
-    tight = pc.fill_null(_member(stats, ("tight_bounds",)), True) if _has(stats, "tight_bounds") else None
+    members = StructMembers(stats)
+    tight = members.at(("tight_bounds",))
+    tight = None if tight is None else pc.fill_null(tight, True)
     values: dict[int, pa.Array] = {}
     nulls: dict[int, pa.Array] = {}
     lowers: dict[int, pa.Array] = {}
@@ -81,14 +83,14 @@ def delta_to_iceberg_metrics(
         if leaf.in_collection:
             continue  # such a leaf has as many values as there are elements, which nobody counted
         values[leaf.field_id] = record_counts
-        null_count = _member(stats, ("null_count", *leaf.path))
+        null_count = members.at(("null_count", *leaf.path))
         if null_count is not None:
             nulls[leaf.field_id] = _exact_null_counts(null_count, tight, record_counts)
         if isinstance(leaf.iceberg, _UNBOUNDED_IN_ICEBERG) or _collated(leaf):
             continue
         lower, upper = _ordered(
-            _lower_to_iceberg(_member(stats, ("min_values", *leaf.path)), leaf.iceberg),
-            _upper_to_iceberg(_member(stats, ("max_values", *leaf.path)), leaf.iceberg),
+            _lower_to_iceberg(members.at(("min_values", *leaf.path)), leaf.iceberg),
+            _upper_to_iceberg(members.at(("max_values", *leaf.path)), leaf.iceberg),
         )
         for bound, columns in ((lower, lowers), (upper, uppers)):
             if bound is not None and bound.null_count < rows:
@@ -317,16 +319,3 @@ def _ordered(lower: pa.Array | None, upper: pa.Array | None) -> tuple[pa.Array |
     sound = pc.fill_null(pc.less_equal(lower, upper), True)
     nothing = pa.scalar(None, lower.type)
     return pc.if_else(sound, lower, nothing), pc.if_else(sound, upper, nothing)
-
-
-def _has(values: pa.Array, name: str) -> bool:
-    return bool(values.type.get_field_index(name) >= 0)
-
-
-def _member(values: pa.Array, path: Sequence[str]) -> Any:
-    """A nested member by names, null where an outer struct is; None where there is no such member."""
-    for name in path:
-        if not pa.types.is_struct(values.type) or not _has(values, name):
-            return None
-        values = pc.struct_field(values, name)
-    return values
