@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import json
 import math
 import pickle
@@ -64,17 +65,23 @@ def deleted(found: Iterable[ResolvedDeletes]) -> list[tuple[str, Any, list[int] 
     return result
 
 
+@functools.lru_cache(maxsize=1)
+def read_whole(name: str) -> tuple[Table, list[dict[str, Any]], list[tuple[str, Any, list[int] | None]]]:
+    """The table, its data files and what is deleted of them; the tests of one table follow each other."""
+    table = opened(name)
+    snapshot = table.metadata.current_snapshot
+    return table, rows(data_files(table, snapshot)), deleted(resolve_deletes(table, snapshot))
+
+
 @pytest.mark.skipif(not CASES, reason="../shared is absent")
 @pytest.mark.parametrize("files_per_part", [1, 1_000_000])
 @pytest.mark.parametrize("name", CASES)
 def test_the_parts_of_every_corpus_table_are_the_table_with_its_deletes(name: str, files_per_part: int) -> None:
     try:
-        table = opened(name)
-        snapshot = table.metadata.current_snapshot
-        whole = rows(data_files(table, snapshot))
-        resolved = deleted(resolve_deletes(table, snapshot))
+        table, whole, resolved = read_whole(name)
     except DeltabergError as error:
         pytest.skip(f"the table itself is refused: {error}")
+    snapshot = table.metadata.current_snapshot
     parts = pickle.loads(pickle.dumps(snapshot_parts(table, snapshot, files_per_part=files_per_part)))
     assert rows(batch for part in parts for batch in part_data_files(table, part)) == whole
     assert deleted(each for part in parts for each in resolve_part(table, part)) == resolved
