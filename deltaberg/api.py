@@ -82,8 +82,15 @@ def history(table: TablePath, **where: Unpack[Where]) -> HistoryReport:
         return list_history(_open(location, where))
 
 
-def plan(source: TablePath, *, to: FormatName, options: ConvertOptions | None = None, **where: Unpack[Where]) -> Plan:
-    """What a conversion would share, translate, rewrite and refuse, and why. Writes nothing.
+def plan(
+    source: TablePath,
+    *,
+    to: FormatName,
+    target: TablePath | None = None,
+    options: ConvertOptions | None = None,
+    **where: Unpack[Where],
+) -> Plan:
+    """What a conversion would share, translate, rewrite and refuse, and why. Writes nothing. target: as ``convert`` has it.
 
     A source that is there but cannot be read (no table, corrupt, of an unknown feature) is a plan with one refusal.
     """
@@ -93,7 +100,7 @@ def plan(source: TablePath, *, to: FormatName, options: ConvertOptions | None = 
             opened = _source(location, where, to)
         except Refused as refused:
             return refused.plan
-        return make_plan(opened, to=to, options=options)
+        return make_plan(opened, to=to, target=None if target is None else _location(target), options=options)
 
 
 def convert(

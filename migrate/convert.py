@@ -9,10 +9,10 @@ from collections.abc import Callable
 from contextlib import nullcontext
 from dataclasses import dataclass, fields, replace
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
 from deltaberg.delta.log_path import commit_name, log_folder
-from deltaberg.errors import CommitStateUnknown, Conflict, UsageError
+from deltaberg.errors import CommitStateUnknown, Conflict
 from deltaberg.migrate.delta_entries import HIDDEN_FOLDER
 from deltaberg.migrate.delta_replay import DeltaReplay
 from deltaberg.migrate.delta_target import DeltaDesign
@@ -23,13 +23,14 @@ from deltaberg.migrate.iceberg_replay import IcebergReplay
 from deltaberg.migrate.iceberg_target import IcebergDesign
 from deltaberg.migrate.iceberg_writer import IcebergWriter, WrittenIceberg
 from deltaberg.migrate.leftovers import delete_leftovers, find_leftovers
-from deltaberg.migrate.locations import join, real_location
+from deltaberg.migrate.locations import join
 from deltaberg.migrate.plan import PreparedPlan, check_request, describe_source, prepare
 from deltaberg.migrate.plan_document import Plan, PlanItem, items_of
 from deltaberg.migrate.position import Position, position_of
 from deltaberg.migrate.recording_storage import RecordingStorage
 from deltaberg.migrate.refusal import STOPS_AT_SOURCE, Refused, refused_by_source
 from deltaberg.migrate.source import DeltaSource, IcebergSource, Source, TableFormat
+from deltaberg.migrate.target_root import target_root
 from deltaberg.migrate.unfinished_creation import clear_unfinished
 from deltaberg.translate import codes
 from deltaberg.translate.findings import Finding
@@ -37,9 +38,6 @@ from deltaberg.translate.options import ConvertOptions
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
-
-ICEBERG_FOLDER: Final = "_iceberg"
-"""Where the Iceberg table of a Delta table goes: VACUUM does not enter it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -111,23 +109,6 @@ def convert(
     return job.run()
 
 
-def target_root(source: Source, target: str | None) -> str:
-    """The folder of the target table. Raises UsageError for one in which a cleaner of the source would delete it."""
-    if isinstance(source, IcebergSource):
-        return (target or real_location(source.storage, source.table.metadata.location)).rstrip("/")
-    own = source.snapshot.table_root.rstrip("/")
-    if target is None:
-        return f"{own}/{ICEBERG_FOLDER}"
-    root = target.rstrip("/")
-    below = root.removeprefix(own).strip("/").split("/") if f"{root}/".startswith(f"{own}/") else None
-    if below is not None and not any(part.startswith(("_", ".")) for part in below):
-        raise UsageError(
-            f"Cannot write the Iceberg table to {root}: VACUUM of the Delta table {own} deletes visible folders that it "
-            f"does not know; leave --target out ({own}/{ICEBERG_FOLDER}) or choose a folder elsewhere"
-        )
-    return root
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Begun:
     """A replay that was interrupted: the snapshot and schema it got to, and its plan document."""
@@ -164,7 +145,7 @@ class _Job:
             with engine.parts_of(
                 self.source, self.options, target=(storage, self.root), progress=self.progress
             ) as parts:
-                prepared = prepare(self.source, to=self.to, options=self.options, parts=parts)
+                prepared = prepare(self.source, to=self.to, options=self.options, parts=parts, root=self.root)
                 if prepared.plan.refused:
                     raise Refused(prepared.plan)
                 result = self._write(prepared, position, storage, begun, engine, parts)

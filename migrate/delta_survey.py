@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
@@ -24,15 +25,24 @@ from deltaberg.migrate.footers import ONE_BY_ONE, FooterSurvey, name_pattern
 from deltaberg.migrate.locations import real_locations
 from deltaberg.migrate.snapshot_line import SnapshotLine
 from deltaberg.migrate.source import IcebergSource
+from deltaberg.translate.data_files import top_folder
 
 
 @dataclass(slots=True, kw_only=True)
 class FileTally:
-    """Files of equal facts and spec."""
+    """Files of equal facts and spec. stores: how many of them are on a disk or in a bucket, by ``top_folder``."""
 
     files: int = 0
     rows: int = 0
     bytes: int = 0
+    stores: dict[str, int] = field(default_factory=dict)
+
+    def add(self, other: FileTally) -> None:
+        self.files += other.files
+        self.rows += other.rows
+        self.bytes += other.bytes
+        for store, files in other.stores.items():
+            self.stores[store] = self.stores.get(store, 0) + files
 
 
 @dataclass(slots=True, kw_only=True)
@@ -110,9 +120,9 @@ def _unseen(batch: pa.RecordBatch, seen: set[str]) -> pa.RecordBatch:
 def look_at_files(found: DeltaSurvey, source: IcebergSource, schema: Schema, batch: pa.RecordBatch) -> None:
     """Add live data files of one partition spec to a survey. Raises UnsupportedIcebergFeature for an encrypted one."""
     _refuse_encrypted(batch)
-    _, facts = observe(found.footers, source, batch)
+    locations, facts = observe(found.footers, source, batch)
     spec = source.table.metadata.spec_by_id(batch.column("spec_id")[0].as_py())
-    _tally(found, facts, spec.spec_id, batch)
+    _tally(found, facts, spec.spec_id, batch, locations)
     _look_for_empty_strings(found, schema, spec, batch.column("partition"))
     found.without_row_id += batch.column("first_row_id").null_count
 
@@ -125,16 +135,29 @@ def _refuse_encrypted(batch: pa.RecordBatch) -> None:
         refuse_encrypted(batch.column("file_path")[row].as_py(), keys[row].as_py())
 
 
-def _tally(found: DeltaSurvey, facts: npt.NDArray[np.int32], spec_id: int, batch: pa.RecordBatch) -> None:
+def _tally(
+    found: DeltaSurvey, facts: npt.NDArray[np.int32], spec_id: int, batch: pa.RecordBatch, locations: pa.Array
+) -> None:
     rows = batch.column("record_count").to_numpy()
     sizes = batch.column("file_size_in_bytes").to_numpy()
     files_of = np.bincount(facts, minlength=len(found.footers.facts))
     for index in np.flatnonzero(files_of):
         here = facts == index
-        tally = found.tallies.setdefault((int(index), spec_id), FileTally())
-        tally.files += int(files_of[index])
-        tally.rows += int(rows[here].sum())
-        tally.bytes += int(sizes[here].sum())
+        these = FileTally(
+            files=int(files_of[index]),
+            rows=int(rows[here].sum()),
+            bytes=int(sizes[here].sum()),
+            stores=_stores(locations if here.all() else locations.filter(pa.array(here))),
+        )
+        found.tallies.setdefault((int(index), spec_id), FileTally()).add(these)
+
+
+def _stores(locations: pa.Array) -> dict[str, int]:
+    """What the first and the last in order share, all share: one batch seldom spans two buckets."""
+    ends = pc.min_max(locations).as_py()
+    if ends["min"].startswith(top_folder(ends["max"])):
+        return {top_folder(ends["max"]): len(locations)}
+    return dict(Counter(map(top_folder, locations.to_pylist())))
 
 
 def _look_for_empty_strings(found: DeltaSurvey, schema: Schema, spec: PartitionSpec, partition: pa.StructArray) -> None:

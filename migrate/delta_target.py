@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Final
@@ -23,6 +24,7 @@ from deltaberg.migrate.snapshot_line import SnapshotLine, snapshot_line
 from deltaberg.migrate.source import IcebergSource
 from deltaberg.translate import codes, source_codes
 from deltaberg.translate.carried_mapping import CarriedMapping
+from deltaberg.translate.data_files import top_folder
 from deltaberg.translate.derived_columns import with_derived_columns
 from deltaberg.translate.field_ids import physical_name
 from deltaberg.translate.file_columns import (
@@ -116,28 +118,29 @@ class DeltaDesign:
 
 
 def design_delta(
-    source: IcebergSource, options: ConvertOptions, *, survey_files: Surveying = survey_delta
+    source: IcebergSource, options: ConvertOptions, root: str, *, survey_files: Surveying = survey_delta
 ) -> DeltaDesign:
     """Look at the snapshot's files and decide. Raises what reading the table raises; refusals are findings.
 
-    survey_files: who looks at them.
+    root: the target's folder. survey_files: who looks at the files.
     """
     line = snapshot_line(source, whole=options.history == "all")
-    design = _Designer(source, options, line, survey_files).design()
+    design = _Designer(source, options, root, line, survey_files).design()
     if design.rewritten and line.last_promotion:
         # A file that is written anew has one type for a column, and versions on both sides of a promotion would need two.
         reason = "files are written anew, and a type was promoted then"
-        return _Designer(source, options, line.since(line.last_promotion, reason), survey_files).design()
+        return _Designer(source, options, root, line.since(line.last_promotion, reason), survey_files).design()
     return design
 
 
 class _Designer:
     def __init__(
-        self, source: IcebergSource, options: ConvertOptions, line: SnapshotLine, survey_files: Surveying
+        self, source: IcebergSource, options: ConvertOptions, root: str, line: SnapshotLine, survey_files: Surveying
     ) -> None:
         """line: the snapshots to convert. Everything is decided for the columns that any of them has."""
         self.source = source
         self.options = options
+        self.root = root
         self.metadata = source.table.metadata
         self.line = line
         self.schema = line.union
@@ -185,6 +188,7 @@ class _Designer:
             for key, tally in self.survey.tallies.items()
         )
         rewritten = self._judge(groups, mode)
+        self._look_for_other_buckets(rewritten)
         narrow = self._narrow_types(groups, held, rewritten, sources)
         translations = self._translations(names, narrow, partitioning, mode)
         translation = translations[-1]
@@ -244,6 +248,16 @@ class _Designer:
             detail = self._by_keys() if kind == "equality" else ""
             if count:
                 self.findings.append(Finding(code=code, what=f"{count} delete files", detail=detail, files=count))
+
+    def _look_for_other_buckets(self, rewritten: frozenset[tuple[int, int]]) -> None:
+        """Files that are shared and that no path relative to the target reaches."""
+        own, elsewhere = top_folder(f"{self.root}/"), Counter[str]()
+        for key, tally in self.survey.tallies.items():
+            if key not in rewritten:
+                elsewhere.update({store: files for store, files in tally.stores.items() if store != own})
+        for store, files in sorted(elsewhere.items()):
+            detail = f"{files} files; the target is in {own}"
+            self.findings.append(Finding(code=codes.OTHER_BUCKET, what=store, detail=detail, files=files))
 
     def _keys_in_tasks(self) -> bool:
         rows = sum(tally.rows for tally in self.survey.tallies.values())

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shlex
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
@@ -19,6 +19,7 @@ from deltaberg.migrate.position import position_of
 from deltaberg.migrate.refusal import STOPS_AT_SOURCE, refused_by_source
 from deltaberg.migrate.rewrite import LOCAL_LIMIT_BYTES
 from deltaberg.migrate.source import DeltaSource, IcebergSource, Source, TableFormat
+from deltaberg.migrate.target_root import target_root
 from deltaberg.translate import codes
 from deltaberg.translate.findings import Finding
 from deltaberg.translate.options import ConvertOptions
@@ -45,20 +46,25 @@ def plan(
     *,
     to: TableFormat | str,
     options: ConvertOptions | None = None,
+    target: str | None = None,
     session: SparkSession | None = None,
 ) -> Plan:
     """Decide for every property and every file what a conversion will do. Writes nothing.
+
+    target: the folder that ``convert`` is going to be given.
 
     What the source's own metadata does not let be read is a refusal of the plan. Raises UsageError where ``to`` is the source's own format or an option does not apply to it.
     """
     options = options or ConvertOptions()
     check_request(source, TableFormat(to), options)
+    root = target_root(source, target)
     # A session is not worth starting for the plan of a small table.
     worth_it = session is not None or (options.engine == "spark" and stated_files(source) >= DISTRIBUTE_FROM)
     engine = engine_of(options.engine, session) if worth_it else LocalEngine()
     try:
         with engine.parts_of(source, options, target=None, progress=_silent) as parts:
-            return prepare(source, to=to, options=options, parts=parts).plan
+            made = prepare(source, to=to, options=options, parts=parts, root=root).plan
+            return made if target is None else replace(made, target={**made.target, "location": root})
     except STOPS_AT_SOURCE as error:
         return refused_by_source(error, source=describe_source(source), to=TableFormat(to).value)
 
@@ -73,8 +79,10 @@ def prepare(
     to: TableFormat | str,
     options: ConvertOptions | None = None,
     parts: PartsOfSource | None = None,
+    root: str | None = None,
 ) -> PreparedPlan:
-    """``plan``, and the decisions behind it. parts: who looks at the files; None: this process.
+    """``plan``, and the decisions behind it. parts: who looks at the files; None: this process. root: the target's
+    folder; None: the usual one.
 
     Raises what reading the source raises.
     """
@@ -84,7 +92,7 @@ def prepare(
         case DeltaSource():
             return _to_iceberg(source, options, parts)
         case IcebergSource():
-            return _to_delta(source, options, parts)
+            return _to_delta(source, options, parts, target_root(source, None) if root is None else root)
 
 
 def check_request(source: Source, to: TableFormat, options: ConvertOptions) -> None:
@@ -151,8 +159,8 @@ def _to_iceberg(source: DeltaSource, options: ConvertOptions, parts: PartsOfSour
     return PreparedPlan(plan=made, design=design, options=options)
 
 
-def _to_delta(source: IcebergSource, options: ConvertOptions, parts: PartsOfSource | None) -> PreparedPlan:
-    design = design_delta(source, options, survey_files=survey_delta if parts is None else parts.survey_delta)
+def _to_delta(source: IcebergSource, options: ConvertOptions, parts: PartsOfSource | None, root: str) -> PreparedPlan:
+    design = design_delta(source, options, root, survey_files=survey_delta if parts is None else parts.survey_delta)
     anew = [group for group in design.groups if (group.facts, group.spec_id) in design.rewritten]
     rewritten = sum(group.files for group in anew)
     rewritten_bytes = sum(group.bytes for group in anew)

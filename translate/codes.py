@@ -373,6 +373,16 @@ PARTITION_FIELD_KEPT: Final = Code(
     remedy="Nothing to do; --derive-partition-columns adds generated columns for time and truncate transforms.",
     example="bucket(16, id), day(ts), an identity field with empty strings",
 )
+OTHER_BUCKET: Final = Code(
+    name="files-in-another-bucket",
+    severity=Severity.WARNING,
+    to=_DELTA,
+    reason="The files are in another bucket or store than the Delta table, whose log can name them only by absolute paths. "
+    "Spark reads these; delta-rs and DuckDB stop.",
+    remedy="Choose a --target in the bucket of the data files, or read the Delta table with Spark.",
+    example="an Iceberg table in s3://lake, converted with --target s3://other/t",
+    strict=Severity.REFUSE,
+)
 PARTITION_NAMES_MAPPED: Final = Code(
     name="partition-names-mapped",
     severity=Severity.WARNING,

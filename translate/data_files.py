@@ -139,7 +139,7 @@ def encode_paths(locations: pa.Array, table_root: str) -> pa.Array:
     absolute paths; and DuckDB takes those with a scheme for relative ones. ``../`` is read and written by all of them.
     """
     folder = table_root if table_root.endswith("/") else f"{table_root}/"
-    top = _top_folder(folder)
+    top = top_folder(folder)
     relative, below, up = locations, pc.starts_with(locations, folder), ""
     inside = below
     while True:
@@ -152,7 +152,7 @@ def encode_paths(locations: pa.Array, table_root: str) -> pa.Array:
     return _protect_colon(encode_uri(relative), below)
 
 
-def _top_folder(folder: str) -> str:
+def top_folder(folder: str) -> str:
     """``/`` of a disk, ``s3://bucket/`` of a store: what no ``../`` leaves (RFC 3986 section 5.2.4)."""
     found = _TOP_FOLDER.match(folder)
     return found.group() if found else folder

@@ -25,6 +25,7 @@ _NAMES = {"iceberg": "Iceberg", "delta": "Delta"}
 def plan(
     source: options.SourceTable,
     to: options.To,
+    target: choices.Target = None,
     history: choices.History = "latest",
     format_version: choices.FormatVersion = None,
     strict: choices.Strict = False,
@@ -61,6 +62,7 @@ def plan(
     result = api.plan(
         source,
         to=to,
+        target=target,
         options=choices.conversion(
             history=history,
             format_version=format_version,

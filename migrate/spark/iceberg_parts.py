@@ -403,10 +403,7 @@ def _merged(found: Sequence[PartSurvey], footers: FooterSurvey) -> DeltaSurvey:
     for each in found:
         places = footers.absorb(each.facts, each.unreadable, each.miscounted)
         for place, spec_id, tally in each.tallies:
-            known = result.tallies.setdefault((places[place], spec_id), FileTally())
-            known.files += tally.files
-            known.rows += tally.rows
-            known.bytes += tally.bytes
+            result.tallies.setdefault((places[place], spec_id), FileTally()).add(tally)
         result.empty_strings |= each.empty_strings
         result.without_row_id += each.without_row_id
         result.delete_keys += each.delete_keys

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final, Literal
 
 from deltaberg.errors import Conflict, DeltabergError, Unsupported, UsageError, VerificationFailed, error_context
-from deltaberg.migrate.convert import ICEBERG_FOLDER, ConvertResult, convert, target_root
+from deltaberg.migrate.convert import ConvertResult, convert
 from deltaberg.migrate.plan_document import Plan
 from deltaberg.migrate.refusal import Refused, refusing_unopened
 from deltaberg.migrate.source import Source, TableFormat, open_source
@@ -19,6 +19,7 @@ from deltaberg.migrate.spark.session import spark_session
 from deltaberg.migrate.spark.shipping import ship_package
 from deltaberg.migrate.spark.verify_rows import spark_rows_check
 from deltaberg.migrate.spark.work import SparkWork, cancel_jobs
+from deltaberg.migrate.target_root import ICEBERG_FOLDER, target_root
 from deltaberg.migrate.verify import VerifyReport, verify
 from deltaberg.storage import Storage, canonical_location, open_storage
 from deltaberg.translate.options import ConvertOptions

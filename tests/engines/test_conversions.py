@@ -217,6 +217,7 @@ DuckDB 1.5.5 read the removed rows and the new ones, and its DELETE, UPDATE and 
 a Delta target outside its source's folder must not be moved alone, nor opened through a symbolic link that stands elsewhere.
 In a bucket it is the same (`tests/migrate/test_object_stores.py`, `test_places.py`). Files in another bucket than the Delta target can only have
 an absolute path: such a table stops delta-rs 1.6.6 (no object store for the other bucket) and DuckDB 1.5.5 (HTTP 404).
+`plan --target` and `convert` warn of it (`files-in-another-bucket`).
 
 ## Cleaners
 

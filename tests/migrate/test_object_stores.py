@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import json
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 from urllib.request import Request, urlopen
 
@@ -13,6 +14,8 @@ import pytest
 from deltalake import write_deltalake
 
 import deltaberg
+from deltaberg.iceberg.live_files import data_files
+from deltaberg.iceberg.table import Table
 from deltaberg.storage import open_storage
 
 ROWS = (
@@ -114,9 +117,12 @@ def test_a_delta_target_in_another_bucket_stops_the_readers_that_know_one_bucket
 ) -> None:
     """The protocol allows absolute paths, and there is no other way to say it; docs/compatibility.md tells of it."""
     target = f"{bucket()}/t"
-    deltaberg.convert(iceberg_source, to="delta", target=target)
-    assert deltaberg.verify(iceberg_source, target, to="delta", rows=True).equal
     source = iceberg_source.partition("/warehouse")[0]
+    said = [("files-in-another-bucket", "warning", f"{source}/", 6)]
+    assert elsewhere(deltaberg.plan(iceberg_source, to="delta", target=target)) == said
+    done = deltaberg.convert(iceberg_source, to="delta", target=target)
+    assert elsewhere(done.plan) == said
+    assert deltaberg.verify(iceberg_source, target, to="delta", rows=True).equal
     for engine, words in (
         (
             "duckdb-delta",
@@ -130,3 +136,49 @@ def test_a_delta_target_in_another_bucket_stops_the_readers_that_know_one_bucket
         stopped = reader.read(engine, target)
         assert isinstance(stopped, str)
         assert all(each in stopped for each in words), stopped
+
+
+def elsewhere(plan: Any) -> list[tuple[str, str, str, int | None]]:
+    items = (item for item in plan.items if item.code == "files-in-another-bucket")
+    return [(item.code, item.severity, item.what, item.files) for item in items]
+
+
+def test_a_plan_says_which_files_are_in_another_bucket_than_its_target(
+    iceberg_source: str, bucket: Callable[[], str], command: Any
+) -> None:
+    other = f"{bucket()}/t"
+    folder = iceberg_source.rpartition("/metadata/")[0]
+    for target in (None, folder, folder.replace("warehouse", "far")):
+        assert elsewhere(deltaberg.plan(iceberg_source, to="delta", target=target)) == []
+    outcome = command("plan", iceberg_source, "--to", "delta", "--target", other, "--strict", "--json")
+    assert outcome.code == 3
+    assert outcome.document["target"]["location"] == other
+    (item,) = [each for each in outcome.document["items"] if each["severity"] == "refuse"]
+    assert (item["code"], item["files"]) == ("files-in-another-bucket", 6)
+    assert "delta-rs and DuckDB stop" in item["reason"]
+    assert "Choose a --target in the bucket of the data files" in item["remedy"]
+    assert f"the target is in {other.removesuffix('t')}" in item["reason"]
+
+
+def test_a_table_over_two_buckets_has_an_item_for_the_one_that_is_not_the_targets(
+    iceberg_source: str, bucket: Callable[[], str], tmp_path: Path
+) -> None:
+    storage = open_storage()
+    table = Table.open(iceberg_source, storage)
+    far = bucket()
+    batch = next(iter(data_files(table, table.metadata.current_snapshot)))
+    path = batch.column("file_path")[0].as_py()
+    storage.put(f"{far}/copy.parquet", storage.get(path))
+    moved = batch.slice(0, 1).set_column(
+        batch.schema.get_field_index("file_path"), "file_path", pa.array([f"{far}/copy.parquet"])
+    )
+    with table.transaction() as transaction:
+        transaction.snapshot("append").add_files([moved], moved.column("spec_id")[0].as_py())
+        transaction.commit()
+    folder = iceberg_source.rpartition("/metadata/")[0]
+    own = folder.partition("/warehouse")[0]
+    assert elsewhere(deltaberg.plan(folder, to="delta"))[0][2:] == (f"{far}/", 1)
+    assert elsewhere(deltaberg.plan(folder, to="delta", target=f"{far}/t"))[0][2:] == (f"{own}/", 6)
+    assert [each[2:] for each in elsewhere(deltaberg.plan(folder, to="delta", target=str(tmp_path / "t")))] == sorted(
+        [(f"{far}/", 1), (f"{own}/", 6)]
+    )
