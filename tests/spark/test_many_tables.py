@@ -88,7 +88,7 @@ def test_one_broken_table_fails_alone(
     assert [one["feature"] for one in report["tables"][1:4]] == [
         "source-unreadable",
         "source-unreadable",
-        "type-refused",
+        "type-not-in-delta",
     ]
     mapped = report["tables"][4]
     assert mapped["result"]["rewritten_files"] == 1
