@@ -40,7 +40,8 @@ def convert(
 
     Data files stay where they are; the source is not touched.
 
-    Exit code 3, and nothing written, when something cannot be carried as asked: deltaberg plan says what.
+    Exit code 3, and nothing written, when something cannot be carried as asked: deltaberg plan says what. Of a history, the
+    versions that were committed before stand.
 
     \b
     Example:
