@@ -16,9 +16,7 @@ from deltaberg.storage.errors import NotFound
 from deltaberg.storage.protocol import Storage
 
 BATCH_ROWS = 8192  # small enough that a batch stays in the processor's caches
-TEXT_BATCH_ROWS = (
-    16384  # texts are parsed in pieces of their own, and every batch costs turns at the interpreter's lock
-)
+TEXT_BATCH_ROWS = 16384  # texts are parsed a piece at a time, and every batch costs turns at the interpreter's lock
 _BUFFER_BYTES = 1 << 20  # what one request to a store asks for
 _LOCAL_BUFFER_BYTES = 1 << 16  # for each column that is open at once
 _WORTH_A_THREAD = 4 << 20  # bytes of pages

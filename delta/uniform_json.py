@@ -94,12 +94,12 @@ def _read(
     ]
     for group in piece_words(cut, layout, kinds, wrong, longest_number=LONGEST):
         values = (
-            _texts_of(group, cut, layout, wrong)
+            _texts_of(group, cut, layout, targets, wrong)
             if group.kind == "text"
             else _scalars(group, cut, layout, targets, wrong)
         )
         for number, column in values:
-            if targets[number] is not None:
+            if column is not None:
                 columns[layout[number].path] = column
     if cut.rows is None and not wrong.any():
         return columns, None
@@ -138,14 +138,17 @@ def _places(cut: CutLines, layout: Sequence[Piece], numbers: Sequence[int], wron
     return starts, ends
 
 
-def _texts_of(group: PieceWords, cut: CutLines, layout: Sequence[Piece], wrong: Mask) -> Iterator[tuple[int, pa.Array]]:
-    """The texts of pieces, by number of the piece."""
+def _texts_of(
+    group: PieceWords, cut: CutLines, layout: Sequence[Piece], targets: Sequence[pa.DataType | None], wrong: Mask
+) -> Iterator[tuple[int, pa.Array | None]]:
+    """The texts of pieces, by number of the piece; None where there is no target."""
     for number, words in zip(group.pieces, group.words, strict=True):
         (starts,), (ends,) = _places(cut, layout, (number,), wrong)
         texts = _row_texts(words, ends - starts)
         if texts is None:
             texts = _texts_at(cut.data, starts, ends)
-        yield number, _checked(texts, wrong)
+        _check_plain(texts, wrong)
+        yield number, None if targets[number] is None else texts.cast(pa.string())  # refuses what is not UTF-8
 
 
 def _row_texts(words: Words, lengths: Places) -> pa.Array | None:
@@ -159,18 +162,18 @@ def _row_texts(words: Words, lengths: Places) -> pa.Array | None:
     return pa.Array.from_buffers(pa.binary(), len(lengths), [None, pa.py_buffer(offsets), pa.py_buffer(data)], 0)
 
 
-def _checked(texts: pa.Array, wrong: Mask) -> pa.Array:
-    """The texts as strings; those that are no plain text of JSON are wrong. Raises ArrowInvalid for what is not UTF-8."""
+def _check_plain(texts: pa.Array, wrong: Mask) -> None:
+    """Those that are no plain text of JSON are wrong."""
     data = characters(texts)[1]
     if data.min(initial=ord(" ")) < ord(" ") or (data == _QUOTE).any() or (data == _BACKSLASH).any():
         wrong |= pc.match_substring_regex(texts, _NOT_PLAIN).to_numpy(zero_copy_only=False)
-    return texts.cast(pa.string())
 
 
 def _scalars(
     group: PieceWords, cut: CutLines, layout: Sequence[Piece], targets: Sequence[pa.DataType | None], wrong: Mask
 ) -> Iterator[tuple[int, pa.Array | None]]:
-    """Numbers and booleans of pieces, by number of the piece; the few that are not plain are read from their texts."""
+    """Numbers and booleans of pieces, by number of the piece, None where there is no target; the few that are not plain
+    are read from their texts."""
     step = max(1, _TOGETHER // cut.lines)
     for low in range(0, len(group.pieces), step):
         pieces, words = group.pieces[low : low + step], group.words[low : low + step]

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import datetime as dt
-from typing import Any, Final
+from typing import Final
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from deltaberg.delta import types as delta
 from deltaberg.translate.field_ids import Path
+from deltaberg.translate.struct_members import StructMembers
 
 _NANOSECOND_RANGE: Final = (dt.datetime(1677, 9, 22), dt.datetime(2262, 4, 11))
 """Instants that 64 bits of nanoseconds hold."""
@@ -36,12 +37,13 @@ def _may_be_outside(
 ) -> pa.Array:
     nothing = pa.repeat(pa.scalar(False), len(stats))
     inside = nothing
-    lower, upper = _member(stats, ("min_values", *path)), _member(stats, ("max_values", *path))
+    members = StructMembers(stats)
+    lower, upper = members.at(("min_values", *path)), members.at(("max_values", *path))
     if lower is not None and (high is None or upper is not None):
         inside = pc.greater_equal(lower, pa.scalar(_zoned(low, lower.type), lower.type))
         if high is not None:
             inside = pc.and_(inside, pc.less(upper, pa.scalar(_zoned(high, upper.type), upper.type)))
-    null_count = _member(stats, ("null_count", *path))
+    null_count = members.at(("null_count", *path))
     empty = pc.equal(null_count, record_counts) if null_count is not None else nothing
     return pc.invert(pc.or_(pc.fill_null(inside, False), pc.fill_null(empty, False)))
 
@@ -49,11 +51,3 @@ def _may_be_outside(
 def _zoned(value: dt.date | dt.datetime, kind: pa.DataType) -> dt.date | dt.datetime:
     zoned = isinstance(value, dt.datetime) and pa.types.is_timestamp(kind) and kind.tz is not None
     return value.replace(tzinfo=dt.timezone.utc) if zoned and isinstance(value, dt.datetime) else value
-
-
-def _member(values: pa.Array, path: Path) -> Any:
-    for name in path:
-        if not pa.types.is_struct(values.type) or values.type.get_field_index(name) < 0:
-            return None
-        values = pc.struct_field(values, name)
-    return values
