@@ -46,7 +46,8 @@ Mask = npt.NDArray[np.bool_]
 
 @dataclass(slots=True, kw_only=True)
 class FileTotals:
-    """Sums over the live files. rows: what a reader sees. without_row_id: files without a base row id.
+    """Sums over the live files. rows: what a reader sees. without_row_id: files without a base row id. rewritten_vectors:
+    of files that are written anew, in which ``rewritten_deletes`` rows are deleted.
     highest_commit_version: of all files, which another format's table may have counted in its own way."""
 
     files: int = 0
@@ -59,6 +60,8 @@ class FileTotals:
     rewritten_files: int = 0
     rewritten_rows: int = 0
     rewritten_bytes: int = 0
+    rewritten_vectors: int = 0
+    rewritten_deletes: int = 0
 
     def plus(self, other: FileTotals) -> FileTotals:
         """The totals of both."""
@@ -190,6 +193,9 @@ class IcebergSurveyor:
             self.result.rewritten.update(batch.locations.filter(pa.array(rewritten)).to_pylist())
             self.result.totals.rewritten_rows += batch.rows_of(rewritten)
             self.result.totals.rewritten_bytes += int(batch.adds.column("size").to_numpy()[rewritten].sum())
+            vectors = _mask(batch.adds.column("deletion_vector").is_valid())
+            self.result.totals.rewritten_vectors += int((vectors & rewritten).sum())
+            self.result.totals.rewritten_deletes += int(batch.deleted.to_numpy(zero_copy_only=False)[rewritten].sum())
 
     def _add_up(self, batch: DeltaFiles) -> None:
         totals, deleted = self.result.totals, batch.deleted

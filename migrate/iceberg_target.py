@@ -48,7 +48,8 @@ class IcebergDesign:
     schema: Delta's, its mapping metadata only where it counts; ids: by its physical paths. reader: streams the files
     once more. rewritten: locations of files that are written anew. fresh_rows: of files whose rows get new ids.
     carries_lineage: row ids and commit versions of the other files are stated. last_column_id: spare ids included.
-    eras: the versions to replay, with one schema translation each; None where only the newest is converted. totals then
+    vectors: files that have deletion vectors in the target, with ``deleted_rows`` rows; a file that is written anew without the
+    deleted rows has none. eras: the versions to replay, with one schema translation each; None where only the newest is converted. totals then
     count the files of all versions.
     """
 
@@ -66,6 +67,8 @@ class IcebergDesign:
     carries_lineage: bool
     properties: Mapping[str, str]
     totals: FileTotals
+    vectors: int
+    deleted_rows: int
     eras: DeltaEras | None = None
     era_translations: tuple[IcebergSchemaTranslation, ...] = ()
     findings: tuple[Finding, ...] = field(default=())
@@ -100,7 +103,11 @@ def design_iceberg(
         findings.append(Finding(code=codes.STATISTICS_FROM_FOOTERS, what="row counts", files=survey.counted_by_footer))
     if eras is not None and eras.cut is not None:
         findings.append(Finding(code=codes.HISTORY_TRUNCATED, what=f"version {eras.first}", detail=eras.cut))
-    version = _version(wanted, why, survey, options, findings)
+    vectors, deleted_rows = survey.totals.vectors, survey.totals.deleted_rows
+    if eras is None:  # a replay rewrites files with the rows that a later version deletes
+        vectors -= survey.totals.rewritten_vectors
+        deleted_rows -= survey.totals.rewritten_deletes
+    version = _version(wanted, why, vectors, deleted_rows, options, findings)
     translations = tuple(_translated(schema, ids, version) for schema in schemas)
     findings.extend(finding for translation in translations for finding in dict.fromkeys(translation.findings))
     partition_columns = source.snapshot.metadata.partition_columns
@@ -124,6 +131,8 @@ def design_iceberg(
         carries_lineage=carries,
         properties={**_properties(source, findings), MAPPING_KEY: _carried_mapping(source, schemas[-1], ids)},
         totals=survey.totals,
+        vectors=vectors,
+        deleted_rows=deleted_rows,
         eras=eras,
         era_translations=translations if eras is not None else (),
         findings=tuple(findings),
@@ -218,8 +227,9 @@ def _version_by_schema(
     return (version, why) if version > 2 else (2, "")
 
 
-def _version(wanted: int, why: str, survey: IcebergSurvey, options: ConvertOptions, findings: list[Finding]) -> int:
-    vectors = survey.totals.vectors
+def _version(
+    wanted: int, why: str, vectors: int, deleted_rows: int, options: ConvertOptions, findings: list[Finding]
+) -> int:
     version = wanted
     if options.format_version is None and vectors and version < 3:
         version, why = 3, "deletion vectors"
@@ -232,7 +242,7 @@ def _version(wanted: int, why: str, survey: IcebergSurvey, options: ConvertOptio
                 code=by_version.get(version, codes.DELETION_VECTORS),
                 what="deletion vectors",
                 files=vectors,
-                rows=survey.totals.deleted_rows,
+                rows=deleted_rows,
             )
         )
     return version

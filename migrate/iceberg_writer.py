@@ -87,7 +87,7 @@ class IcebergWriter:
         """The first snapshot, without files yet."""
         design, version = self.design, self.source.snapshot.version
         return transaction.snapshot(
-            OVERWRITE if design.totals.vectors else APPEND,
+            OVERWRITE if design.vectors else APPEND,
             snapshot_id=snapshot_id_of(self.position, version),
             timestamp_ms=self.source.snapshot.timestamp_ms,
             sequence_number=self.sequence_number(version, design.totals.highest_commit_version),

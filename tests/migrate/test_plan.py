@@ -150,6 +150,32 @@ class TestSeverities:
         assert done.rewritten_files == 1
         assert iceberg_rows(done.target_metadata)["id"].cast(pa.int64()).to_pylist() == [0]
 
+    def test_vectors_of_files_that_are_all_written_anew_are_not_claimed(
+        self, write_delta: Any, delete_from_delta: Any, opened: Any, iceberg_rows: Any
+    ) -> None:
+        """Nor do they ask for version 3. Of the files that are shared they are, and do; to version 1 they are no obstacle."""
+        folder = write_delta(pa.table({"at": pa.array([0, 1, 2], pa.timestamp("us", "UTC"))}))
+        (file,) = folder.glob("*.parquet")
+        old = {"legacy": pa.array([0, 1000, 2000], pa.timestamp("ns"))}
+        pq.write_table(pa.table(old).rename_columns(["at"]), file, use_deprecated_int96_timestamps=True)
+        delete_from_delta(folder, {0: [1]})
+        shared = plan(opened(folder), to="iceberg")
+        assert shared.target["format_version"] == 3
+        assert {item.code: item.files for item in shared.items}["deletion-vectors-copied"] == 1
+        for version, code in ((2, "deletion-vectors-to-position-deletes"), (1, "deletes-need-version-2")):
+            asked = plan(opened(folder), to="iceberg", options=ConvertOptions(format_version=version))
+            assert code in findings(asked)
+            without = plan(opened(folder), to="iceberg", options=ConvertOptions(format_version=version, strict=True))
+            assert code not in findings(without)
+        strict = ConvertOptions(strict=True)
+        done = convert(opened(folder), to="iceberg", options=strict)
+        assert (done.plan.rewritten_files, done.plan.target["format_version"]) == (1, 2)
+        assert not {code for code in findings(done.plan) if code.startswith("deletion-vectors")}
+        metadata = json.loads(Path(done.target_metadata).read_text())
+        assert metadata["format-version"] == 2
+        assert metadata["snapshots"][0]["summary"]["operation"] == "append"
+        assert iceberg_rows(done.target_metadata)["at"].cast(pa.int64()).to_pylist() == [0, 2]
+
     def test_a_warning_that_strict_turns_into_a_refusal(self, tmp_path: Path, opened: Any) -> None:
         folder = tmp_path / "delta"
         file = add(folder, pa.table({"id": [1]}), partitionValues={"at": "2024-01-01 00:00:00"})
