@@ -47,7 +47,8 @@ Mask = npt.NDArray[np.bool_]
 @dataclass(slots=True, kw_only=True)
 class FileTotals:
     """Sums over the live files. rows: what a reader sees. without_row_id: files without a base row id. rewritten_vectors:
-    of files that are written anew, in which ``rewritten_deletes`` rows are deleted.
+    of files that are written anew, in which ``rewritten_deletes`` rows are deleted. promoted_files: shared ones with types that
+    only format version 3 promotes to the column's.
     highest_commit_version: of all files, which another format's table may have counted in its own way."""
 
     files: int = 0
@@ -62,6 +63,7 @@ class FileTotals:
     rewritten_bytes: int = 0
     rewritten_vectors: int = 0
     rewritten_deletes: int = 0
+    promoted_files: int = 0
 
     def plus(self, other: FileTotals) -> FileTotals:
         """The totals of both."""
@@ -175,6 +177,7 @@ class IcebergSurveyor:
         self.result = result
         self._held_of: dict[int, dict[Path, FileField]] = {}
         self._obstacles_of: dict[int, tuple[Obstacle, ...]] = {}
+        self._newest_only: dict[int, bool] = {}
 
     def survey(self) -> IcebergSurvey:
         """Every file of the version. Raises like ``look_at``, and what reading footers raises."""
@@ -251,6 +254,8 @@ class IcebergSurveyor:
             self._look_at_partition_columns(held, here, batch, rewritten)
         self._look_at_double_partitions(facts, held, here, batch, rewritten)
         self._look_at_lineage(facts, here, batch, rewritten)
+        if self._needs_newest_version(index, facts):
+            self.result.totals.promoted_files += int((here & ~rewritten).sum())
 
     def _look_at_legacy_forms(
         self,
@@ -336,18 +341,8 @@ class IcebergSurveyor:
     def _obstacles(self, index: int, facts: FileFacts) -> tuple[Obstacle, ...]:
         found = self._obstacles_of.get(index)
         if found is None:
-            hidden = () if facts.has_ids else [(name,) for name in self.partition_names]
             held = self._held(index, facts)
-            obstacles = list(
-                iceberg_obstacles(
-                    facts.fields or (),
-                    self.schema,
-                    self.ids,
-                    held,
-                    format_version=self.format_version,
-                    skip=hidden,
-                )
-            )
+            obstacles = list(self._obstacles_at(index, facts, self.format_version))
             obstacles.extend(Obstacle(code=codes.TWO_LEVEL_LISTS, column=name) for name in facts.two_level_lists)
             obstacles.extend(
                 Obstacle(code=codes.CHAR_PADDING, column=column.name)
@@ -358,6 +353,22 @@ class IcebergSurveyor:
             )
             found = self._obstacles_of[index] = tuple(dict.fromkeys(obstacles))
         return found
+
+    def _obstacles_at(self, index: int, facts: FileFacts, format_version: int) -> tuple[Obstacle, ...]:
+        hidden = () if facts.has_ids else [(name,) for name in self.partition_names]
+        held = self._held(index, facts)
+        return iceberg_obstacles(
+            facts.fields or (), self.schema, self.ids, held, format_version=format_version, skip=hidden
+        )
+
+    def _needs_newest_version(self, index: int, facts: FileFacts) -> bool:
+        """Whether readers of a lower version than ``format_version`` could not promote what the files hold."""
+        needs = self._newest_only.get(index)
+        if needs is None:
+            below = self._obstacles_at(index, facts, self.format_version - 1)
+            needs = below != self._obstacles_at(index, facts, self.format_version)
+            self._newest_only[index] = needs
+        return needs
 
     def _held(self, index: int, facts: FileFacts) -> dict[Path, FileField]:
         found = self._held_of.get(index)

@@ -107,6 +107,8 @@ def design_iceberg(
     if eras is None:  # a replay rewrites files with the rows that a later version deletes
         vectors -= survey.totals.rewritten_vectors
         deleted_rows -= survey.totals.rewritten_deletes
+    if options.format_version is None and wanted < _NEWEST and survey.totals.promoted_files:
+        wanted, why = _NEWEST, "files of a date that was widened to a timestamp"
     version = _version(wanted, why, vectors, deleted_rows, options, findings)
     translations = tuple(_translated(schema, ids, version) for schema in schemas)
     findings.extend(finding for translation in translations for finding in dict.fromkeys(translation.findings))

@@ -150,6 +150,23 @@ class TestSeverities:
         assert done.rewritten_files == 1
         assert iceberg_rows(done.target_metadata)["id"].cast(pa.int64()).to_pylist() == [0]
 
+    def test_a_promotion_of_version_3_asks_for_it_and_below_it_for_a_rewrite(
+        self, tmp_path: Path, opened: Any, iceberg_rows: Any
+    ) -> None:
+        """Dates under a column that was widened to a timestamp; the version is the lowest that carries everything."""
+        folder = tmp_path / "delta"
+        file = add(folder, pa.table({"id": pa.array([1], pa.date32())}))
+        changes = {"delta.typeChanges": [{"fromType": "date", "toType": "timestamp_ntz"}]}
+        column = {"name": "id", "type": "timestamp_ntz", "nullable": True, "metadata": changes}
+        write_log(folder, file, schema=[column], features=["timestampNtz", "typeWidening"])
+        made = plan(opened(folder), to="iceberg")
+        assert (made.target["format_version"], made.rewritten_files) == (3, 0)
+        assert findings(made)["format-version-chosen"] == "info"
+        asked = ConvertOptions(format_version=2)
+        done = convert(opened(folder), to="iceberg", options=asked)
+        assert (done.plan.target["format_version"], done.rewritten_files) == (2, 1)
+        assert iceberg_rows(done.target_metadata)["id"].cast(pa.int64()).to_pylist() == [86_400_000_000]
+
     def test_vectors_of_files_that_are_all_written_anew_are_not_claimed(
         self, write_delta: Any, delete_from_delta: Any, opened: Any, iceberg_rows: Any
     ) -> None:
