@@ -36,13 +36,15 @@ class FileFacts:
     """What the files of one group have in common.
 
     fields: the columns as the files have them; None for formats other than Parquet. int96: leaves stored as INT96.
-    two_level_lists: dotted names of lists in Parquet's legacy form.
+    two_level_lists: dotted names of lists in Parquet's legacy form. unusual_maps: top-level columns with maps whose repeated
+    group is not called ``key_value``.
     """
 
     format: str
     fields: tuple[FileField, ...] | None = None
     int96: frozenset[int] = frozenset()
     two_level_lists: tuple[str, ...] = ()
+    unusual_maps: tuple[str, ...] = ()
 
     @property
     def has_ids(self) -> bool:
@@ -98,6 +100,7 @@ def read_facts(storage: Storage, location: str) -> SeenFile:
             fields=tuple(_with_instants(each, frozenset(stored)) for each in source.fields),
             int96=frozenset(stored),
             two_level_lists=tuple(source.footer.schema.two_level_lists()),
+            unusual_maps=tuple(each.name for each in source.footer.schema.children if each.has_unusual_map),
         )
         return SeenFile(facts=facts, rows=source.num_rows)
 

@@ -254,6 +254,7 @@ class IcebergSurveyor:
             self._look_at_partition_columns(held, here, batch, rewritten)
         self._look_at_double_partitions(facts, held, here, batch, rewritten)
         self._look_at_lineage(facts, here, batch, rewritten)
+        self._look_at_maps(facts, here, batch, rewritten)
         if self._needs_newest_version(index, facts):
             self.result.totals.promoted_files += int((here & ~rewritten).sum())
 
@@ -337,6 +338,15 @@ class IcebergSurveyor:
             rewritten |= here
         else:
             self.result.fresh_rows.update(batch.locations.filter(pa.array(here)).to_pylist())
+
+    def _look_at_maps(self, facts: FileFacts, here: Mask, batch: DeltaFiles, rewritten: Mask) -> None:
+        """Without field ids, their keys and values are found through the names on the way."""
+        if facts.has_ids or not (here & ~rewritten).any():
+            return
+        for name in facts.unusual_maps:
+            self.result.mark(codes.MAP_GROUP_NAMES, name, here, batch)
+            if self.options.strict:
+                rewritten |= here
 
     def _obstacles(self, index: int, facts: FileFacts) -> tuple[Obstacle, ...]:
         found = self._obstacles_of.get(index)

@@ -71,6 +71,16 @@ CHAR_LENGTH: Final = Code(
     remedy="Keep writing through the Delta table, or enforce the length elsewhere.",
     example="a Delta column `c varchar(5)`",
 )
+MAP_GROUP_NAMES: Final = Code(
+    name="map-group-names",
+    severity=Severity.WARNING,
+    to=_ICEBERG,
+    reason="Files without field ids hold maps whose entries are in a group that is not called `key_value`. DuckDB's iceberg_scan "
+    "stops at `entries`; Spark, PyIceberg and Polars find the keys and values.",
+    remedy="Nothing to do for other readers; --strict writes these files anew.",
+    example="maps that delta-rs wrote: their group is called `entries`",
+    strict=Severity.REWRITE,
+)
 CHAR_PADDING: Final = Code(
     name="char-padding",
     severity=Severity.REWRITE,

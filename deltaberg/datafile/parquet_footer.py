@@ -77,6 +77,12 @@ class SchemaNode:
             yield from self.two_level_lists(path)
 
     @property
+    def has_unusual_map(self) -> bool:
+        """Whether the repeated group of a map, here or below, is not called ``key_value``, as Parquet has it for writers."""
+        unusual = self.is_map and any(child.is_repeated and child.name != "key_value" for child in self.children)
+        return unusual or any(child.has_unusual_map for child in self.children)
+
+    @property
     def is_two_level_list(self) -> bool:
         """Whether the repeated child is the element itself (Parquet's rules for lists without a group of their own)."""
         if not self.is_list or len(self.children) != 1:

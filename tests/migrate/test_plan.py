@@ -150,6 +150,36 @@ class TestSeverities:
         assert done.rewritten_files == 1
         assert iceberg_rows(done.target_metadata)["id"].cast(pa.int64()).to_pylist() == [0]
 
+    @pytest.mark.parametrize("nested", [False, True])
+    def test_maps_whose_group_has_another_name_than_parquets_are_told_of(
+        self, nested: bool, write_delta: Any, opened: Any, independent: Any, difference: Any
+    ) -> None:
+        """DuckDB stops at them by the name mapping; written anew, they have the usual group and ids."""
+        entries = pa.array([[("a", 1)], None, []], pa.map_(pa.string(), pa.int64()))
+        rows = pa.table({"id": [1, 2, 3], "m": pa.StructArray.from_arrays([entries], ["inner"]) if nested else entries})
+        folder = write_delta(rows)
+        source = opened(folder)
+        (item,) = (item for item in plan(source, to="iceberg").items if item.code == "map-group-names")
+        assert (item.severity, item.what, item.files) == ("warning", "m", 1)
+        lenient = convert(source, to="iceberg")
+        assert lenient.rewritten_files == 0
+        stopped = independent.read("duckdb-iceberg", lenient.target_metadata)
+        assert isinstance(stopped, str)
+        assert "'key' of MAP did not map to a value" in stopped
+        assert not difference(independent.read("pyiceberg", lenient.target_metadata), rows)
+        strict = convert(source, to="iceberg", target=f"{folder}-strict", options=ConvertOptions(strict=True))
+        assert strict.rewritten_files == 1
+        assert not difference(independent.read("duckdb-iceberg", strict.target_metadata), rows)
+
+    def test_maps_with_the_usual_group_are_not_told_of(self, write_delta: Any, opened: Any, independent: Any) -> None:
+        rows = pa.table({"m": pa.array([[("a", 1)], None], pa.map_(pa.string(), pa.int64()))})
+        folder = write_delta(rows)
+        (file,) = folder.glob("*.parquet")
+        pq.write_table(rows, file)
+        done = convert(opened(folder), to="iceberg")
+        assert "map-group-names" not in findings(done.plan)
+        assert independent.read("duckdb-iceberg", done.target_metadata).equals(rows)
+
     def test_a_promotion_of_version_3_asks_for_it_and_below_it_for_a_rewrite(
         self, tmp_path: Path, opened: Any, iceberg_rows: Any
     ) -> None:
