@@ -50,7 +50,7 @@ class DeltaSurvey:
     """Sums over the files of a line's snapshots, every file counted once.
 
     footers: tells which facts a file has. tallies: by facts and spec id. empty_strings: source ids of partition
-    fields with the empty string as value. delete_keys: rows of equality delete files. deletes: counts of delete files
+    fields with the empty string as value. delete_keys: rows of equality delete files, which compare ``key_columns``. deletes: counts of delete files
     by kind, and the rows that vectors take; where the line has several snapshots, of all of them. listed_twice: a file
     that one snapshot lists twice; a survey that was made in parts does not look for any.
     """
@@ -60,6 +60,7 @@ class DeltaSurvey:
     empty_strings: set[int] = field(default_factory=set)
     without_row_id: int = 0
     delete_keys: int = 0
+    key_columns: set[int] = field(default_factory=set)
     listed_twice: str | None = None
     deletes: dict[str, int] = field(default_factory=lambda: {"vectors": 0, "position": 0, "equality": 0, "rows": 0})
 
@@ -178,8 +179,9 @@ def look_at_deletes(found: DeltaSurvey, batch: pa.RecordBatch) -> None:
     equality = pc.sum(pc.equal(batch.column("content"), EQUALITY_DELETES)).as_py() or 0
     found.deletes["vectors"] += vectors
     found.deletes["equality"] += equality
-    keys = batch.column("record_count").filter(pc.equal(batch.column("content"), EQUALITY_DELETES))
-    found.delete_keys += pc.sum(keys).as_py() or 0
+    by_keys = batch.filter(pc.equal(batch.column("content"), EQUALITY_DELETES))
+    found.delete_keys += pc.sum(by_keys.column("record_count")).as_py() or 0
+    found.key_columns.update(pc.unique(by_keys.column("equality_ids").flatten()).to_pylist())
     found.deletes["position"] += batch.num_rows - vectors - equality
     found.deletes["rows"] += pc.sum(batch.column("record_count").filter(is_vector)).as_py() or 0
     paths = batch.column("file_path")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Final
 
@@ -15,6 +15,7 @@ from deltaberg.delta.types import DeltaType, StructType
 from deltaberg.iceberg.partition_spec import PartitionSpec
 from deltaberg.iceberg.schema import Schema
 from deltaberg.iceberg.snapshot_ref import MAIN_BRANCH
+from deltaberg.iceberg.types import NestedField
 from deltaberg.migrate.delta_names import ColumnNaming
 from deltaberg.migrate.delta_sharing import FileGroup, FileSharing, GroupKey
 from deltaberg.migrate.delta_survey import DeltaSurvey, Surveying, survey_delta
@@ -233,6 +234,15 @@ class _Designer:
             detail = self._by_keys() if kind == "equality" else ""
             if count:
                 self.findings.append(Finding(code=code, what=f"{count} delete files", detail=detail, files=count))
+        self._look_at_key_columns()
+
+    def _look_at_key_columns(self) -> None:
+        """Those below a struct that may be null, in the newest schema that has them."""
+        schemas = sorted(self.metadata.schemas, key=lambda schema: -schema.schema_id)
+        for field_id in sorted(self.survey.key_columns):
+            schema = next((each for each in schemas if each.find(field_id) is not None), None)
+            if schema is not None and any(not each.required for each in _parents(schema, field_id)):
+                self.findings.append(Finding(code=codes.EQUALITY_DELETES_NESTED, what=schema.full_name(field_id)))
 
     def _look_for_other_buckets(self, rewritten: frozenset[GroupKey]) -> None:
         """Files that are shared and that no path relative to the target reaches."""
@@ -381,6 +391,16 @@ class _Designer:
             result[REFS_KEY] = json.dumps({name: ref.to_json() for name, ref in others.items()}, ensure_ascii=False)
             self.findings.append(Finding(code=codes.REFS, what=", ".join(sorted(others))))
         return result
+
+
+def _parents(schema: Schema, field_id: int) -> Iterator[NestedField]:
+    """The fields that hold a field, the closest first."""
+    parent = schema.parent_id(field_id)
+    while parent is not None:
+        holder = schema.find(parent)
+        assert holder is not None
+        yield holder
+        parent = schema.parent_id(parent)
 
 
 def _leaf_types(schema: Schema) -> dict[int, DeltaType]:

@@ -481,6 +481,16 @@ EQUALITY_DELETES: Final = Code(
     remedy="Nothing to do.",
     example="an Iceberg table that Flink upserts into",
 )
+EQUALITY_DELETES_NESTED: Final = Code(
+    name="equality-deletes-nested",
+    severity=Severity.INFO,
+    to=_DELTA,
+    reason="Equality deletes compare a field of a struct. Where the struct is null, so is the field, by the specification, and a key of "
+    "null deletes the row; Spark's Iceberg connector tells a null struct from one that holds a null, and keeps the row.",
+    remedy="Nothing to do if the specification is what counts; else compare the rows that Spark reads, and compact the source with "
+    "Spark before (rewrite_data_files).",
+    example="equality deletes on `place.town`, and rows whose `place` is null",
+)
 
 # Lineage, history, properties
 

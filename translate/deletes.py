@@ -70,6 +70,12 @@ DELETE_RULES: Final[tuple[DeleteRule, ...]] = (
         code=codes.EQUALITY_DELETES,
     ),
     DeleteRule(
+        source="Iceberg equality deletes on a field of a struct that may be null",
+        target="Delta",
+        becomes="the same, by the specification: a null struct has null fields, which a key of null deletes (Spark keeps such rows)",
+        code=codes.EQUALITY_DELETES_NESTED,
+    ),
+    DeleteRule(
         source="Iceberg deletes of positions after the end of the file",
         target="Delta",
         becomes="left out: they delete nothing",

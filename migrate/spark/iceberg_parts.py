@@ -84,6 +84,7 @@ class PartSurvey:
     empty_strings: frozenset[int]
     without_row_id: int
     delete_keys: int
+    key_columns: frozenset[int]
     deletes: dict[str, int]
     unreadable: dict[str, str]
     miscounted: dict[str, str]
@@ -117,6 +118,7 @@ class SurveyTask:
             empty_strings=frozenset(found.empty_strings),
             without_row_id=found.without_row_id,
             delete_keys=found.delete_keys,
+            key_columns=frozenset(found.key_columns),
             deletes=dict(found.deletes),
             unreadable=dict(footers.unreadable),
             miscounted=dict(footers.miscounted),
@@ -409,6 +411,7 @@ def _merged(found: Sequence[PartSurvey], footers: FooterSurvey) -> DeltaSurvey:
         result.empty_strings |= each.empty_strings
         result.without_row_id += each.without_row_id
         result.delete_keys += each.delete_keys
+        result.key_columns |= each.key_columns
         for kind, count in each.deletes.items():
             result.deletes[kind] += count
     return result
