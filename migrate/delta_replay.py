@@ -26,6 +26,7 @@ from deltaberg.migrate.delta_writer import VOUCHED, DeltaWriter, WrittenDelta, l
 from deltaberg.migrate.locations import join
 from deltaberg.migrate.position import POSITION_KEY, Position
 from deltaberg.migrate.rewrite import rewritten_location
+from deltaberg.migrate.run_document import RunId
 from deltaberg.migrate.vector_copy import Vector
 from deltaberg.translate.data_files import encode_paths
 from deltaberg.translate.history import SCHEMA_CHANGED, iceberg_to_delta_operation
@@ -148,7 +149,13 @@ class DeltaReplay:
             created_ms=self._line.snapshots[0].timestamp_ms,
         )
         if base is None:
-            return create_table(writer.storage, writer.root, metadata=metadata, now_ms=lambda: writer.clock_ms)
+            return create_table(
+                writer.storage,
+                writer.root,
+                metadata=metadata,
+                now_ms=lambda: writer.clock_ms,
+                new_id=writer.run.new,
+            )
         transaction = Transaction(
             storage=writer.storage,
             table_root=writer.root,
@@ -156,6 +163,7 @@ class DeltaReplay:
             protocol=base.protocol,
             metadata=base.metadata,
             now_ms=lambda: writer.clock_ms,
+            new_id=writer.run.new,
         )
         transaction.set_metadata(metadata)
         return transaction
@@ -219,8 +227,10 @@ class DeltaReplay:
         folder = join(self._writer.root, HIDDEN_FOLDER)
         names = files.locations.to_pylist()
         of_conversion = self._writer.plan_name or self._writer.root
+        of_run = RunId.of_plan(self._writer.plan_name) or self._writer.run
         for row in np.flatnonzero(files.anew).tolist():
-            names[row] = rewritten_location(folder, uuid.uuid5(_NAMES, f"{of_conversion}|{names[row]}"))
+            name = uuid.uuid5(_NAMES, f"{of_conversion}|{names[row]}")
+            names[row] = rewritten_location(folder, of_run.stamped(name))
         return pa.array(names, pa.string())
 
 
