@@ -105,7 +105,8 @@ def delete_run(
 ) -> list[str]:
     """Delete the files of one conversion whose names are its own, its document last, and the folders of its own that are
     empty then; gives what was deleted, the document left out."""
-    removed, folders = [], set()
+    removed: list[str] = []
+    folders: set[str] = set()
     for location in files_of_runs(storage, root, to, (run,)):
         if location in kept:
             continue

@@ -192,10 +192,10 @@ class LocalFiles:
             if staged is not None and _is_abandoned(os.path.join(path, name), staged["mark"]):
                 _discard(os.path.join(path, name))
 
-    def _staged(self, path: str) -> list[str]:
+    def _staged(self, path: str) -> tuple[str, ...]:
         with _told("list", path):
             names = os.listdir(path) if os.path.isdir(path) else []
-        return [name for name in names if name.startswith(_STAGED_PREFIX) and name.endswith(_STAGED_SUFFIX)]
+        return tuple(name for name in names if name.startswith(_STAGED_PREFIX) and name.endswith(_STAGED_SUFFIX))
 
     def _stage(self, path: str) -> str:
         folder = os.path.dirname(path)
