@@ -1,0 +1,88 @@
+"""A fault at any operation of any kind of conversion: docs/reliability.md says what has to hold, and ``make campaign`` runs
+all of them; here are some."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+
+from deltaberg.storage import Storage, open_storage
+from tests.buckets import buckets
+from tests.fault_storage import FaultStorage, Mode, every_fault
+from tests.migrate.faults import Conversion, Proof, fault, local_conversions, remote_conversions
+
+pytest.importorskip("deltalake")
+pytest.importorskip("pyiceberg")
+
+KINDS = 14
+
+
+@pytest.fixture(scope="module")
+def conversions(
+    tmp_path_factory: pytest.TempPathFactory, delete_from_delta: Any, delete_from_iceberg: Any
+) -> list[Conversion]:
+    return list(local_conversions(tmp_path_factory.mktemp("faults"), delete_from_delta, delete_from_iceberg))
+
+
+@pytest.mark.parametrize("number", range(KINDS))
+def test_some_faults_of_every_kind_of_conversion(number: int, conversions: list[Conversion]) -> None:
+    """Three of each, in modes and at operations that differ from kind to kind."""
+    assert len(conversions) == KINDS
+    proof = Proof(conversions[number])
+    found = []
+    for turn, mode in enumerate(list(Mode)[number % 5 :: 6]):
+        at = 3 + 7 * turn + number
+        storage = FaultStorage(mode, at)
+        found += [f"{mode.name} at {at}, {storage.fired}: {each}" for each in fault(proof, storage)]
+    assert found == []
+
+
+@pytest.mark.campaign
+@pytest.mark.parametrize("number", range(KINDS))
+def test_every_fault_of_every_kind_of_conversion(
+    number: int, conversions: list[Conversion], record_property: Any, capfd: Any
+) -> None:
+    with capfd.disabled():
+        run_all(conversions[number], list(Mode), open_storage, record_property)
+
+
+@pytest.mark.campaign
+@pytest.mark.parametrize("number", range(3))
+def test_every_fault_in_a_bucket(
+    number: int, bucket: Callable[[], str], delete_from_delta: Any, record_property: Any, capfd: Any
+) -> None:
+    conversion = list(remote_conversions(bucket(), delete_from_delta))[number]
+    modes = [mode for mode in Mode if "MIDWAY" not in mode.name and "MEMORY" not in mode.name]
+    with capfd.disabled():
+        run_all(conversion, modes, open_storage, record_property)
+
+
+def run_all(
+    conversion: Conversion, modes: list[Mode], real: Callable[[], Storage], record_property: Callable[..., None]
+) -> None:
+    """Every operation in every mode; prints the counts, and fails with all defects at the end."""
+    proof = Proof(conversion)
+    counts: Counter[str] = Counter()
+    found: list[str] = []
+    for mode in modes:
+        for storage in every_fault(mode, real=real):
+            defects = fault(proof, storage)
+            if storage.fired is None:
+                break
+            counts[mode.name] += 1
+            found += [f"{mode.name} at {counts[mode.name]}, {storage.fired}: {each}" for each in defects]
+    record_property("faults", counts.total())
+    print(f"\n{conversion.name}: {counts.total()} faults, {len(found)} defects", flush=True)
+    for line in found[:400]:
+        print("   ", line[:600], flush=True)
+    assert found == []
+
+
+@pytest.fixture(scope="module")
+def bucket() -> Iterator[Callable[[], str]]:
+    """``bucket()``: the URL of a new one."""
+    with buckets() as create:
+        yield create
