@@ -198,7 +198,7 @@ def _fixed_files(storage: Storage, root: str, format: TableFormat, held: HeldPos
     if format is TableFormat.ICEBERG:
         if held is not None:
             folder = held.metadata_location.rpartition("/")[0]
-            yield from (each for each in (held.metadata_location, join(folder, VERSION_HINT)) if storage.exists(each))
+            yield from (each for each in (join(folder, VERSION_HINT), held.metadata_location) if storage.exists(each))
         return
     log = log_folder(root)
     if held is None and claim_of(storage, root) is None:

@@ -163,7 +163,9 @@ class TestTheNextConversion:
         assert names_below(target) == left
 
 
-def test_a_run_document_is_there_as_long_as_the_conversion_is_under_way(table: Path, tmp_path: Path, opened: Any) -> None:
+def test_a_run_document_is_there_as_long_as_the_conversion_is_under_way(
+    table: Path, tmp_path: Path, opened: Any
+) -> None:
     target = tmp_path / "target"
     order = []
 
@@ -210,7 +212,9 @@ class TestAReplayThatDied:
     ) -> None:
         """The second run dies behind its last commit, so that only its document says that it ever was."""
         storage = FaultStorage(
-            Mode.KILLED_AFTER, 0, only=lambda operation, location: location.endswith(f"{2:020}.json") and operation == "put_if_absent"
+            Mode.KILLED_AFTER,
+            0,
+            only=lambda operation, location: location.endswith(f"{2:020}.json") and operation == "put_if_absent",
         )
         with pytest.raises(Killed):
             self.finish(iceberg_table, target, opened, storage)
