@@ -95,7 +95,7 @@ def write_checkpoint(
     if kind is CheckpointKind.CLASSIC:
         location, counts, sidecar_bytes = f"{prefix}.parquet", _Counts(), 0
         types = {name: SMALL_ACTIONS[name] for name in _V1_ACTIONS} | _file_types(state)
-        with storage.create(location) as sink, _writer(sink, types) as writer:
+        with storage.create(location, durable=True) as sink, _writer(sink, types) as writer:
             for group in (_small_groups(state.small_actions, counts), _file_groups(state, counts)):
                 for name, values in group:
                     writer.write_batch(_row_batch(name, values, types))
@@ -110,8 +110,10 @@ def write_checkpoint(
         ]
         try:
             _write_manifest(storage, location, actions, _file_types(state), kind, counts)
-        except StorageError:
-            _discard(storage, [f"{log_folder}/{SIDECAR_FOLDER}/{sidecar.name}" for sidecar in sidecars])
+        except BaseException:
+            # Without the main file they are nobody's; where that came to stand all the same, they belong to it.
+            if not _may_stand(storage, location):
+                _discard(storage, [f"{log_folder}/{SIDECAR_FOLDER}/{sidecar.name}" for sidecar in sidecars])
             raise
     last = LastCheckpoint(
         version=state.version,
@@ -134,7 +136,7 @@ def write_checkpoint_part(
     have passed. Nothing is there when it fails. Raises StorageError."""
     types = {name: SMALL_ACTIONS[name] for name in _V1_ACTIONS} | _file_types(state)
     counts = _Counts()
-    with storage.create(location) as sink, _writer(sink, types) as writer:
+    with storage.create(location, durable=True) as sink, _writer(sink, types) as writer:
         for name, values in _file_groups(state, counts):
             writer.write_batch(_row_batch(name, values, types))
         for name, values in _small_groups(small(), counts):
@@ -162,7 +164,7 @@ def _write_sidecars(
             name = f"{new_id()}.parquet"
             location = f"{log_folder}/{SIDECAR_FOLDER}/{name}"
             rows = 0
-            with storage.create(location) as sink, _writer(sink, types) as writer:
+            with storage.create(location, durable=True) as sink, _writer(sink, types) as writer:
                 while pending is not None and rows < _SIDECAR_ROWS:
                     writer.write_batch(_row_batch(*pending, types))
                     rows += len(pending[1])
@@ -188,7 +190,7 @@ def _write_manifest(
         storage.put(location, "".join(lines).encode())
         return
     types = {**SMALL_ACTIONS, **file_types}
-    with storage.create(location) as sink, _writer(sink, types) as writer:
+    with storage.create(location, durable=True) as sink, _writer(sink, types) as writer:
         for name, values in _small_groups(tuple(actions), counts):
             writer.write_batch(_row_batch(name, values, types))
 
@@ -257,6 +259,14 @@ def point_to(storage: Storage, log_folder: str, last: LastCheckpoint) -> None:
     if known is None or known <= last.version:
         content = json.dumps(last.to_json(), separators=(",", ":")).encode()
         storage.put(f"{log_folder}/{LAST_CHECKPOINT}", content)
+
+
+def _may_stand(storage: Storage, location: str) -> bool:
+    """Whether a file is there whose write reported an error; one in an object store may yet come."""
+    try:
+        return storage.exists(location) or not storage.resolve(location).startswith("/")
+    except StorageError:
+        return True
 
 
 def _discard(storage: Storage, locations: list[str]) -> None:

@@ -14,7 +14,7 @@ from deltaberg.delta.actions import DomainMetadata, Metadata, Txn
 from deltaberg.delta.file_changes import Totals
 from deltaberg.delta.log_path import checksum_name
 from deltaberg.delta.protocol import Protocol
-from deltaberg.storage.errors import StorageError
+from deltaberg.storage.errors import AlreadyExists, StorageError
 from deltaberg.storage.protocol import Storage
 
 
@@ -37,7 +37,8 @@ def write_checksum(storage: Storage, log_folder: str, state: CommittedState, *, 
     """Write the checksum of a committed version if the one before has one; whether it was written.
 
     first: the state has no version before it; None: where it is version 0.
-    Nothing is raised: the commit stands without the file, which readers may not ask for.
+    Nothing is raised: the commit stands without the file, which readers may not ask for. One that
+    names another transaction, which was taken back, makes room for it.
     """
     before: Mapping[str, object] = {}
     begins = state.version == 0 if first is None else first
@@ -50,10 +51,26 @@ def write_checksum(storage: Storage, log_folder: str, state: CommittedState, *, 
             return False
         before = found
     content = json.dumps(_members(state, before, first=begins), separators=(",", ":"), ensure_ascii=False).encode()
-    with suppress(StorageError):  # somebody else wrote it, or nobody can
-        storage.put_if_absent(f"{log_folder}/{checksum_name(state.version)}", content)
+    location = f"{log_folder}/{checksum_name(state.version)}"
+    with suppress(StorageError):  # nobody can write it
+        try:
+            storage.put_if_absent(location, content)
+        except AlreadyExists:
+            if not _is_strange(storage.get(location), state.transaction_id):
+                return False
+            storage.delete(location)
+            storage.put_if_absent(location, content)
         return True
     return False
+
+
+def _is_strange(content: bytes, transaction_id: str) -> bool:
+    """Whether a checksum says that it is another commit's than the one that stands: that one was taken back."""
+    try:
+        found = json.loads(content)
+    except (ValueError, RecursionError):
+        return False
+    return isinstance(found, dict) and found.get("txnId", transaction_id) != transaction_id
 
 
 def _members(state: CommittedState, before: Mapping[str, object], *, first: bool) -> dict[str, object]:

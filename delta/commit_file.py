@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from enum import Enum
 
 from deltaberg.delta.errors import DeltaCommitStateUnknown
-from deltaberg.storage.errors import AlreadyExists, NotFound, PermissionDenied, StorageError
+from deltaberg.errors import CommitStateUnknown
+from deltaberg.storage.commit_put import CommitIntent, PutOutcome, put_commit
 from deltaberg.storage.protocol import Chunk, Storage
 
 _SMALL = 16 << 20
@@ -33,6 +33,13 @@ class CommitContent:
         """What ``Storage.put_if_absent`` takes; of a large commit it can be had once."""
         return b"".join(self._begun) if self.is_whole else self._all()
 
+    def stands_at(self, storage: Storage, location: str) -> bool:
+        """Whether a file is this commit: it is as long, and its first line is the ``commitInfo``, with a transaction id
+        that nobody else has."""
+        if storage.head(location).size != self.size:
+            return False
+        return storage.get_range(location, 0, len(self.first_line)) == self.first_line
+
     def _all(self) -> Iterator[Chunk]:
         yield from self._begun
         self._begun.clear()
@@ -45,54 +52,9 @@ class CommitContent:
         self.is_whole = True
 
 
-class PutOutcome(Enum):
-    """COMMITTED: the version is ours. TAKEN: another writer has it."""
-
-    COMMITTED = "committed"
-    TAKEN = "taken"
-
-
-def put_commit(storage: Storage, location: str, content: CommitContent) -> PutOutcome:
-    """Write a commit file unless it exists.
-
-    A store may report failure, or its own retried request as a collision, after the file was written; the file itself
-    is asked then. Its first line is the ``commitInfo`` with a transaction id that nobody else has.
-
-    Raises PermissionDenied and, where the content was not taken to its end, any error where nothing was written, and
-    DeltaCommitStateUnknown where that cannot be told.
-    """
+def put_version(storage: Storage, location: str, content: CommitContent, intent: CommitIntent) -> PutOutcome:
+    """``put_commit`` of a commit file. Raises what that raises, and DeltaCommitStateUnknown."""
     try:
-        storage.put_if_absent(location, content.data())
-    except AlreadyExists:
-        is_ours = content.is_whole and _is_ours(storage, location, content)
-        return PutOutcome.COMMITTED if is_ours else PutOutcome.TAKEN
-    except PermissionDenied:
-        raise
-    except StorageError as error:
-        if not content.is_whole:
-            raise
-        return _after_failure(storage, location, content, error)
-    return PutOutcome.COMMITTED
-
-
-def _after_failure(storage: Storage, location: str, content: CommitContent, failure: StorageError) -> PutOutcome:
-    try:
-        ours = _is_ours(storage, location, content)
-    except NotFound:
-        # The request may still be on its way, so that the file is not there says nothing.
-        reason = "the store failed and shows no such file yet"
-    except StorageError as error:
-        reason = f"the store failed and cannot be asked ({error.message})"
-    else:
-        return PutOutcome.COMMITTED if ours else PutOutcome.TAKEN
-    raise DeltaCommitStateUnknown(
-        f"Cannot tell whether the commit took place: {reason}: {failure.message}; look for {location} before you retry "
-        "and delete nothing",
-        path=location,
-    ) from failure
-
-
-def _is_ours(storage: Storage, location: str, content: CommitContent) -> bool:
-    if storage.head(location).size != content.size:
-        return False
-    return storage.get_range(location, 0, len(content.first_line)) == content.first_line
+        return put_commit(storage, location, content, intent)
+    except CommitStateUnknown as error:
+        raise DeltaCommitStateUnknown(error.message, path=error.path) from error

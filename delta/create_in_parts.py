@@ -38,7 +38,7 @@ from deltaberg.delta.checkpoint_columns import as_type
 from deltaberg.delta.checkpoint_writer import LastCheckpoint, point_to, write_checkpoint_part
 from deltaberg.delta.checksum_writer import CommittedState, write_checksum
 from deltaberg.delta.column_mapping import ColumnMapping
-from deltaberg.delta.commit_file import CommitContent, PutOutcome, put_commit
+from deltaberg.delta.commit_file import CommitContent, put_version
 from deltaberg.delta.commit_info import commit_info
 from deltaberg.delta.commit_writer import action_line
 from deltaberg.delta.errors import DeltaConflict, InvalidDeltaRequest
@@ -50,7 +50,8 @@ from deltaberg.delta.protocol import Protocol
 from deltaberg.delta.required_protocol import features_in_use, new_protocol
 from deltaberg.delta.writer_requirements import CommitShape, check_commit, require_writable
 from deltaberg.errors import error_context
-from deltaberg.storage.errors import NotFound, PermissionDenied, StorageError
+from deltaberg.storage.commit_put import CommitIntent, PutOutcome
+from deltaberg.storage.errors import NotFound, StorageError
 from deltaberg.storage.protocol import Storage
 
 FIRST_VERSION: Final = 1
@@ -208,16 +209,25 @@ class TableInParts:
         self._log = log_folder(self.recipe.table_root)
         self._begun = False
         self._claimed = b""
+        self._intent = CommitIntent(storage)
 
     def begin(self) -> None:
         """Keep everybody else out. Raises DeltaConflict where a log stands (``recover`` clears away what a crash left)."""
         for found in self._storage.list(self._log):
-            if parse_log_file(found.location) is not None:
+            file = parse_log_file(found.location)
+            if file is not None and file.kind is not LogFileKind.CHECKSUM:
                 raise DeltaConflict(f"Cannot create a table: its log exists ({found.location})", path=found.location)
         info = {"timestamp": self._now_ms(), "operation": "CLAIM", _CLAIM: self._claim, "txnId": str(self._new_id())}
         content = _lines([("commitInfo", info)])
         self._claimed = content.first_line
-        if put_commit(self._storage, self._commit(0), content) is PutOutcome.TAKEN:
+        claim = CommitIntent(None)
+        try:
+            outcome = put_version(self._storage, self._commit(0), content, claim)
+        except BaseException:
+            self._begun = claim.stands
+            self.abandon()
+            raise
+        if outcome is PutOutcome.TAKEN:
             raise DeltaConflict("Cannot create a table: somebody else is creating one", path=self._commit(0))
         self._begun = True
 
@@ -285,9 +295,9 @@ class TableInParts:
             # From here on the table may be somebody's already: nothing is taken back but what surely did not happen.
             self._begun = False
             try:
-                outcome = put_commit(storage, location, content)
-            except PermissionDenied:
-                self._begun = True
+                outcome = put_version(storage, location, content, self._intent)
+            except BaseException:
+                self._begun = not self._intent.may_stand
                 raise
             if outcome is PutOutcome.TAKEN:
                 raise DeltaConflict(f"Cannot commit version {FIRST_VERSION}: it exists already", path=location)
@@ -329,26 +339,32 @@ class TableInParts:
     def abandon(self) -> bool:
         """Take everything back, the part that made the table visible first; whether there was anything to take back.
 
-        Without effect after a commit, and where somebody else has taken the creation up.
+        Without effect after a commit, and where somebody else has taken the creation up. What cannot be deleted is left
+        to ``recover``.
         """
         if not self._begun:
             return False
         self._begun = False
-        _take_back(self._storage, self._log)
+        with suppress(StorageError):
+            if not self._is_claimed():
+                return False
+            _take_back(self._storage, self._log)
         return True
 
     def _require_claim(self) -> None:
         """Raise DeltaConflict where this creation was taken for dead: its files are another one's now."""
-        place = self._commit(0)
-        try:
-            ours = self._storage.get(place).startswith(self._claimed)
-        except NotFound:
-            ours = False
-        if not ours:
+        if not self._is_claimed():
             self._begun = False
             raise DeltaConflict(
-                f"Cannot commit version {FIRST_VERSION}: another run of the same conversion has taken it up", path=place
+                f"Cannot commit version {FIRST_VERSION}: another run of the same conversion has taken it up",
+                path=self._commit(0),
             )
+
+    def _is_claimed(self) -> bool:
+        try:
+            return self._storage.get(self._commit(0)).startswith(self._claimed)
+        except NotFound:
+            return False
 
     def _commit(self, version: int) -> str:
         return f"{self._log}/{commit_name(version)}"

@@ -10,9 +10,9 @@ from types import MappingProxyType
 
 from deltaberg.delta.actions import Metadata
 from deltaberg.delta.column_mapping import COLUMN_ID, NESTED_IDS, PHYSICAL_NAME, MappingMode
-from deltaberg.delta.errors import InvalidDeltaRequest
+from deltaberg.delta.errors import DeltaConflict, InvalidDeltaRequest
 from deltaberg.delta.iceberg_compat import with_nested_ids
-from deltaberg.delta.log_path import log_folder, parse_log_file
+from deltaberg.delta.log_path import LogFileKind, log_folder, parse_log_file
 from deltaberg.delta.protocol import Protocol
 from deltaberg.delta.required_protocol import features_in_use, new_protocol
 from deltaberg.delta.schema import schema_to_json, walk_fields
@@ -40,12 +40,14 @@ def create_table(
     """Begin the first commit of a table; nothing is visible before it.
 
     The protocol declares the features that the metadata uses and those named in ``features``, no others, unless one is
-    given. Raises InvalidDeltaRequest where a log stands already.
+    given. Raises DeltaConflict where a log stands already.
     """
     root = location.rstrip("/") or "/"
     for found in storage.list(log_folder(root)):
-        if parse_log_file(found.location) is not None:
-            raise InvalidDeltaRequest(
+        file = parse_log_file(found.location)
+        # A checksum alone is what a first commit left that was taken back.
+        if file is not None and file.kind is not LogFileKind.CHECKSUM:
+            raise DeltaConflict(
                 f"Cannot create a table at {location}: its log exists ({found.location}); begin a transaction on it",
                 table=location,
             )

@@ -24,7 +24,7 @@ from deltaberg.delta.checkpoint import checkpoint_snapshot, checkpoint_state, po
 from deltaberg.delta.checkpoint_writer import CheckpointKind, LastCheckpoint, write_checkpoint
 from deltaberg.delta.checksum_writer import CommittedState, write_checksum
 from deltaberg.delta.column_mapping import ColumnMapping
-from deltaberg.delta.commit_file import PutOutcome, put_commit
+from deltaberg.delta.commit_file import put_version
 from deltaberg.delta.conflict_checker import Intent, Reads, check_conflict
 from deltaberg.delta.deletion_vector import DeletionVectorDescriptor
 from deltaberg.delta.deletion_vector_file import discard, write_deletion_vectors
@@ -41,7 +41,7 @@ from deltaberg.delta.snapshot import Snapshot
 from deltaberg.delta.table import DeltaTable
 from deltaberg.delta.writer_requirements import check_commit, require_writable
 from deltaberg.errors import DeltabergError, error_context
-from deltaberg.storage.errors import PermissionDenied
+from deltaberg.storage.commit_put import CommitIntent, PutOutcome
 from deltaberg.storage.protocol import Storage
 
 if TYPE_CHECKING:
@@ -93,7 +93,7 @@ class Transaction:
         self._reserved_row_ids = -1
         self._written: list[str] = []
         self._finished = False
-        self._in_flight = False
+        self._intent = CommitIntent(storage)
         self._plan: PlannedCommit | None = None
         self._committed: CommittedState | None = None
 
@@ -270,11 +270,11 @@ class Transaction:
                 self._check(copies_rows, frozenset(rules_checked))
                 committed = self._put(plan, expected_version, attempts)
         except BaseException:
-            if not self._in_flight:
+            if not self._intent.may_stand:
                 discard(self.storage, self._written)
             raise
-        write_checksum(self.storage, log_folder(self.table_root), committed)
         self._plan, self._committed = plan, committed
+        write_checksum(self.storage, log_folder(self.table_root), committed)
         return committed.version
 
     def abort(self) -> None:
@@ -355,15 +355,9 @@ class Transaction:
             )
         for _ in range(attempts):
             content, state = plan.content(place)
-            self._in_flight = True
-            try:
-                outcome = put_commit(self.storage, self._commit_location(place.version), content)
-            except BaseException as error:
-                self._in_flight = content.is_whole and not isinstance(error, PermissionDenied)
-                raise
+            outcome = put_version(self.storage, self._commit_location(place.version), content, self._intent)
             if outcome is PutOutcome.COMMITTED:
                 return state
-            self._in_flight = False
             if base is None or expected_version is not None:
                 raise DeltaConflict(f"Cannot commit version {place.version}: it exists already", version=place.version)
             place = self._behind_winners(base, place)

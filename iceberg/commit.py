@@ -9,7 +9,7 @@ from __future__ import annotations
 import random
 from collections.abc import Iterator, Sequence
 
-from deltaberg.errors import DeltabergError
+from deltaberg.errors import CommitStateUnknown, DeltabergError
 from deltaberg.iceberg.catalog import CatalogCommit, CatalogTable
 from deltaberg.iceberg.errors import IcebergCommitStateUnknown, IcebergConflict, InvalidIcebergRequest
 from deltaberg.iceberg.metadata_location import (
@@ -25,7 +25,8 @@ from deltaberg.iceberg.table_metadata_json import write_metadata
 from deltaberg.iceberg.table_properties import metadata_is_gzipped
 from deltaberg.iceberg.table_requirement import TableRequirement
 from deltaberg.iceberg.written_files import WrittenFiles
-from deltaberg.storage import AlreadyExists, NotFound, PermissionDenied, Storage, StorageError
+from deltaberg.storage import Storage, StorageError
+from deltaberg.storage.commit_put import CommitIntent, PutOutcome, WholeContent, put_commit
 
 
 def file_system_version(base_location: str | None) -> int:
@@ -42,8 +43,13 @@ def file_system_version(base_location: str | None) -> int:
     return parsed.version + 1
 
 
-def commit_to_folder(storage: Storage, folder: str, base_location: str | None, metadata: TableMetadata) -> str:
+def commit_to_folder(
+    storage: Storage, folder: str, base_location: str | None, metadata: TableMetadata, intent: CommitIntent
+) -> str:
     """Make metadata current in a metadata folder and return its location.
+
+    A file with these very bytes is this commit: they name a manifest list that no other writer has, and without a new
+    snapshot equal metadata is the same state.
 
     Raises IcebergConflict when the version exists, IcebergCommitStateUnknown when that cannot be learnt, and
     StorageError when the file was certainly not written.
@@ -54,15 +60,8 @@ def commit_to_folder(storage: Storage, folder: str, base_location: str | None, m
     rival = join_location(folder, file_system_metadata_name(version, gzip=not gzip))
     if storage.exists(rival):
         raise _version_taken(rival)
-    data = write_metadata(metadata, gzip=gzip)
-    try:
-        storage.put_if_absent(location, data)
-    except AlreadyExists as error:
-        raise _version_taken(location) from error
-    except PermissionDenied:
-        raise
-    except StorageError as error:
-        _settle(storage, location, data, error)
+    if _put(storage, location, write_metadata(metadata, gzip=gzip), intent) is PutOutcome.TAKEN:
+        raise _version_taken(location)
     _write_hint(storage, folder, version)
     return location
 
@@ -71,27 +70,11 @@ def _version_taken(location: str) -> IcebergConflict:
     return IcebergConflict(f"Cannot commit {location}: another commit was faster", path=location)
 
 
-def _settle(storage: Storage, location: str, data: bytes, error: StorageError) -> None:
-    """Learn the outcome of a write that reported an error: return when it succeeded, raise otherwise."""
+def _put(storage: Storage, location: str, data: bytes, intent: CommitIntent) -> PutOutcome:
     try:
-        found = storage.get(location)
-    except NotFound:
-        if storage.resolve(location).startswith("/"):
-            # A local write that is not there will not turn up later.
-            raise error from None
-        raise _unknown(location, error) from error
-    except StorageError:
-        raise _unknown(location, error) from error
-    if found != data:
-        raise _version_taken(location) from error
-
-
-def _unknown(location: str, error: DeltabergError) -> IcebergCommitStateUnknown:
-    return IcebergCommitStateUnknown(
-        f"Cannot tell whether the commit of {location} took place: {error.message}; look whether the file is there "
-        "before you repeat it",
-        path=location,
-    )
+        return put_commit(storage, location, WholeContent(data), intent)
+    except CommitStateUnknown as error:
+        raise IcebergCommitStateUnknown(error.message, path=error.path) from error
 
 
 def _write_hint(storage: Storage, folder: str, version: int) -> None:
@@ -113,6 +96,7 @@ def commit_to_catalog(
     requirements: Sequence[TableRequirement],
     updates: Sequence[MetadataUpdate],
     files: WrittenFiles,
+    intent: CommitIntent,
 ) -> str:
     """Write a metadata file under a unique name and ask the catalog to make it current.
 
@@ -122,16 +106,27 @@ def commit_to_catalog(
     version = 0 if base_location is None else (parsed.version if parsed is not None else 0) + 1
     gzip = metadata_is_gzipped(metadata.properties)
     location = files.note(join_location(folder, catalog_metadata_name(version, uuid, gzip=gzip)))
-    storage.put_if_absent(location, write_metadata(metadata, gzip=gzip))
-    return catalog.commit(
-        CatalogCommit(
-            expected=base_location,
-            location=location,
-            metadata=metadata,
-            requirements=tuple(requirements),
-            updates=tuple(updates),
+    # A name that nobody else has; visible is what the catalog says.
+    if _put(storage, location, write_metadata(metadata, gzip=gzip), CommitIntent(None)) is PutOutcome.TAKEN:
+        raise _version_taken(location)
+    intent.sent(location)
+    try:
+        current = catalog.commit(
+            CatalogCommit(
+                expected=base_location,
+                location=location,
+                metadata=metadata,
+                requirements=tuple(requirements),
+                updates=tuple(updates),
+            )
         )
-    )
+    except CommitStateUnknown:
+        raise
+    except DeltabergError:
+        intent.ended(location, stands=False)
+        raise
+    intent.ended(location, stands=True)
+    return current
 
 
 def commit_waits(shortest_ms: int, longest_ms: int) -> Iterator[float]:

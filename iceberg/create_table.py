@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from itertools import count
 
 from deltaberg.iceberg.catalog import CatalogTable
-from deltaberg.iceberg.errors import InvalidIcebergRequest, NotAnIcebergTable
+from deltaberg.iceberg.errors import IcebergConflict, InvalidIcebergRequest, NotAnIcebergTable
 from deltaberg.iceberg.field_ids import fresh_schema
 from deltaberg.iceberg.format_version import check_schema_version, requested_version
 from deltaberg.iceberg.location import has_scheme
@@ -40,8 +40,8 @@ def create_table(
     """Begin a table in a folder; nothing is visible before the transaction is committed.
 
     Field ids are taken from the schema, or assigned from 1 with ``fresh_ids`` (only for an unpartitioned, unsorted
-    table then). ``last_column_id`` reserves ids. Version 4 is asked for as ``4-preview``. Raises InvalidIcebergRequest
-    when the folder holds a table, or for a schema, spec or order that the format version does not allow.
+    table then). ``last_column_id`` reserves ids. Version 4 is asked for as ``4-preview``. Raises IcebergConflict when the
+    folder holds a table, InvalidIcebergRequest for a schema, spec or order that the format version does not allow.
     """
     surroundings = Surroundings() if surroundings is None else surroundings
     version = requested_version(format_version)
@@ -51,7 +51,7 @@ def create_table(
     if catalog is None:
         _check_absent(storage, location)
     elif catalog.current() is not None:
-        raise InvalidIcebergRequest(f"Cannot create a table in {location}: the catalog has a table of this name")
+        raise IcebergConflict(f"Cannot create a table in {location}: the catalog has a table of this name")
     if fresh_ids:
         if spec.fields or sort_order.fields:
             raise InvalidIcebergRequest("Cannot assign fresh field ids: the partition spec or sort order names ids")
@@ -90,4 +90,4 @@ def _check_absent(storage: Storage, location: str) -> None:
         found = find_metadata(storage, location)
     except NotAnIcebergTable:
         return
-    raise InvalidIcebergRequest(f"Cannot create a table in {location}: there is one already ({found})", path=found)
+    raise IcebergConflict(f"Cannot create a table in {location}: there is one already ({found})", path=found)

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
 from dataclasses import replace
 from itertools import count
 from types import TracebackType
 from typing import TYPE_CHECKING
 
-from deltaberg.errors import CommitStateUnknown, DeltabergError, error_context
+from deltaberg.errors import error_context
 from deltaberg.iceberg.commit import commit_to_catalog, commit_to_folder, commit_waits, delete_trimmed_metadata
 from deltaberg.iceberg.concurrent_snapshots import check_between
 from deltaberg.iceberg.errors import IcebergConflict, InvalidIcebergRequest
@@ -69,6 +70,8 @@ from deltaberg.iceberg.table_requirement import (
 )
 from deltaberg.iceberg.type_promotion import check_evolution
 from deltaberg.iceberg.written_files import WrittenFiles
+from deltaberg.storage import StorageError
+from deltaberg.storage.commit_put import CommitIntent
 
 if TYPE_CHECKING:
     from deltaberg.iceberg.table import Table
@@ -95,8 +98,7 @@ class Transaction:
         self._numbers = count()
         self._snapshot_ids: set[int] = set()
         self._closed = False
-        # True from the moment a commit may have taken place: from then on no file may be deleted.
-        self._undecided = False
+        self._intent = CommitIntent(base.storage)
         if not creates and base.metadata.table_uuid is not None:
             self._requirements.append(AssertTableUuid(uuid=base.metadata.table_uuid))
 
@@ -385,20 +387,15 @@ class Transaction:
         with error_context(table=self._base.metadata.location):
             try:
                 return self._commit(timestamp_ms)
-            except CommitStateUnknown:
-                self._closed = True
-                raise
             except BaseException:
-                if self._undecided:
-                    self._closed = True
-                else:
-                    self.abort()
+                self.abort()
                 raise
 
     def abort(self) -> None:
-        """Delete what was written and end the transaction; nothing of it was ever visible."""
+        """End the transaction and delete what was written, unless a commit of it may stand."""
         self._closed = True
-        self._files.delete_except(frozenset())
+        if not self._intent.may_stand:
+            self._files.delete_except(frozenset())
 
     def _commit(self, timestamp_ms: int | None) -> Table:
         properties = self._base.metadata.properties
@@ -414,19 +411,12 @@ class Transaction:
                 base = self._refreshed(base)
             now = self._surroundings.now_ms() if timestamp_ms is None else timestamp_ms
             metadata, updates = self._produce(base, manifests, now, retried=attempt > 0)
-            self._undecided = True
             try:
                 location = self._swap(base, metadata, updates)
-            except CommitStateUnknown:
-                raise
             except IcebergConflict:
-                self._undecided = False
                 if attempt == retries or self._creates:
                     raise
                 continue
-            except DeltabergError:
-                self._undecided = False
-                raise
             return self._committed(base, metadata, location, manifests, updates)
         raise IcebergConflict("Cannot commit: other commits were faster every time")
 
@@ -462,7 +452,7 @@ class Transaction:
     def _swap(self, base: Table, metadata: TableMetadata, updates: list[MetadataUpdate]) -> str:
         previous = None if self._creates else base.metadata_location
         if base.catalog is None:
-            return commit_to_folder(base.storage, base.metadata_folder, previous, metadata)
+            return commit_to_folder(base.storage, base.metadata_folder, previous, metadata, self._intent)
         return commit_to_catalog(
             base.storage,
             base.catalog,
@@ -473,6 +463,7 @@ class Transaction:
             requirements=self._requirements,
             updates=updates,
             files=self._files,
+            intent=self._intent,
         )
 
     def _committed(
@@ -485,12 +476,13 @@ class Transaction:
     ) -> Table:
         """The new table, after files of former attempts and trimmed metadata files have been deleted."""
         self._closed = True
-        used = {location}
-        for update in updates:
-            if isinstance(update, AddSnapshot):
-                used.add(update.snapshot.manifest_list or "")
-                used.update(each.manifest_path for each in manifests.of(update.snapshot, metadata))
-        self._files.delete_except(frozenset(used))
+        with suppress(StorageError):  # the commit stands, whatever becomes of what it does not need
+            used = {location}
+            for update in updates:
+                if isinstance(update, AddSnapshot):
+                    used.add(update.snapshot.manifest_list or "")
+                    used.update(each.manifest_path for each in manifests.of(update.snapshot, metadata))
+            self._files.delete_except(frozenset(used))
         if bool_property(metadata.properties, METADATA_DELETE_OLD, default=False):
             delete_trimmed_metadata(base.storage, base.metadata, metadata)
         return replace(base, metadata=metadata, metadata_location=location)

@@ -23,6 +23,7 @@ class RecordingStorage:
         self._written: dict[str, None] = {}
         self._known_folders: set[str] = set()
         self._made_folders: list[str] = []
+        self._undecided: set[str] = set()
         self.has_kept = False
 
     def __reduce__(self) -> tuple[type[RecordingStorage], tuple[Storage, RunId]]:
@@ -38,8 +39,10 @@ class RecordingStorage:
         now; what cannot be deleted is left.
 
         A write that reported an error may have been done all the same, so its file goes, too; but for
-        ``put_if_absent``, where the file may be another writer's.
+        ``put_if_absent``, where the file may be another writer's. Without effect while a commit may stand.
         """
+        if self._undecided:
+            return
         for location in reversed(list(self._written)):
             with suppress(StorageError):
                 self._storage.delete(location)
@@ -55,6 +58,22 @@ class RecordingStorage:
         self._written.clear()
         self._made_folders.clear()
         self.has_kept = True
+
+    @property
+    def undecided(self) -> tuple[str, ...]:
+        """The files of commits that may stand or not: then all that they refer to has to stay."""
+        return tuple(sorted(self._undecided))
+
+    def commit_begins(self, location: str) -> None:
+        self._undecided.add(location)
+        self._storage.commit_begins(location)
+
+    def commit_ends(self, location: str, *, stands: bool) -> None:
+        """What was written until a commit that stands is never taken back."""
+        self._storage.commit_ends(location, stands=stands)
+        if stands:
+            self.keep()
+        self._undecided.discard(location)
 
     def has_written(self, location: str) -> bool:
         """Whether a file was written and not deleted since."""
@@ -90,13 +109,13 @@ class RecordingStorage:
     def open(self, location: str) -> pa.NativeFile:
         return self._storage.open(location)
 
-    def create(self, location: str) -> AbstractContextManager[pa.NativeFile]:
-        return self._recorded(location)
+    def create(self, location: str, *, durable: bool = False) -> AbstractContextManager[pa.NativeFile]:
+        return self._recorded(location, durable)
 
     @contextmanager
-    def _recorded(self, location: str) -> Iterator[pa.NativeFile]:
+    def _recorded(self, location: str, durable: bool) -> Iterator[pa.NativeFile]:
         self._will_write(location)
-        with self._storage.create(location) as sink:
+        with self._storage.create(location, durable=durable) as sink:
             yield sink
 
     def put(self, location: str, data: bytes) -> None:

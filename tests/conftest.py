@@ -72,6 +72,29 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         config.hook.pytest_deselected(items=left_out)
 
 
+@pytest.fixture(autouse=True)
+def _nothing_is_put_on_disk(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No machine stops during a test; what is put on disk, and when, is what tests/deltaberg/test_disk_sync.py asks."""
+    monkeypatch.setattr(os, "fsync", lambda handle: None)
+
+
+FAULTS = "faults"
+
+
+def pytest_terminal_summary(terminalreporter: Any) -> None:
+    """How many faults were injected (``record_property``), by kind of work."""
+    counts: Counter[str] = Counter()
+    for report in terminalreporter.stats.get("passed", []):
+        for name, count in getattr(report, "user_properties", ()):
+            if name.startswith(FAULTS):
+                counts[name.removeprefix(FAULTS).strip()] += count
+    if counts:
+        terminalreporter.section("faults injected")
+        for name, count in sorted(counts.items()):
+            terminalreporter.line(f"{count:6} {name}")
+        terminalreporter.line(f"{sum(counts.values()):6} in all")
+
+
 @pytest.fixture(scope="session")
 def shared() -> Path:
     """The folder of tables that other engines wrote, beside the repository; not part of a fresh clone."""

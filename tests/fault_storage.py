@@ -170,15 +170,15 @@ class FaultStorage:
     def open(self, location: str) -> pa.NativeFile:
         return self._call("open", location, lambda: self._real.open(location))
 
-    def create(self, location: str) -> AbstractContextManager[pa.NativeFile]:
-        return self._created(location)
+    def create(self, location: str, *, durable: bool = False) -> AbstractContextManager[pa.NativeFile]:
+        return self._created(location, durable)
 
     @contextmanager
-    def _created(self, location: str) -> Iterator[pa.NativeFile]:
+    def _created(self, location: str, durable: bool) -> Iterator[pa.NativeFile]:
         mode = self._mode if self._falls("create", location) else None
         if mode is not None and mode.when is When.BEFORE:
             raise mode.error("create", location)
-        with self._real.create(location) as sink:
+        with self._real.create(location, durable=durable) as sink:
             yield sink
             if mode is not None and mode.when is When.MIDWAY:
                 self._leave_unfinished(location)
@@ -212,6 +212,12 @@ class FaultStorage:
             os.makedirs(folder, exist_ok=True)
             with open(os.path.join(folder, f".deltaberg-{_dead_process()}-{uuid.uuid4().hex}.tmp"), "wb") as file:
                 file.write(b"half")
+
+    def commit_begins(self, location: str) -> None:
+        self._real.commit_begins(location)
+
+    def commit_ends(self, location: str, *, stands: bool) -> None:
+        self._real.commit_ends(location, stands=stands)
 
     def delete(self, location: str) -> None:
         self._call("delete", location, lambda: self._real.delete(location))

@@ -1,6 +1,14 @@
 """Files by location, local or in any object store."""
 
-from deltaberg.storage.errors import AlreadyExists, NotFound, PermissionDenied, StorageError, UnusableLocation
+from deltaberg.storage.errors import (
+    AlreadyExists,
+    ConditionIgnored,
+    NotDurable,
+    NotFound,
+    PermissionDenied,
+    StorageError,
+    UnusableLocation,
+)
 from deltaberg.storage.location import absolute_location, canonical_location
 from deltaberg.storage.object_storage import open_storage
 from deltaberg.storage.process_mark import is_dead, process_mark
@@ -8,7 +16,9 @@ from deltaberg.storage.protocol import FileInfo, Storage
 
 __all__ = [
     "AlreadyExists",
+    "ConditionIgnored",
     "FileInfo",
+    "NotDurable",
     "NotFound",
     "PermissionDenied",
     "Storage",

@@ -23,3 +23,11 @@ class AlreadyExists(StorageError):
 
 class PermissionDenied(StorageError):
     """The store refuses access."""
+
+
+class NotDurable(StorageError):
+    """put_if_absent wrote a whole file that others see, but could not have it put on disk."""
+
+
+class ConditionIgnored(StorageError):
+    """The store replaces a file that put_if_absent must not touch: two writers would both believe that they had won."""

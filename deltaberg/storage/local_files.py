@@ -13,7 +13,8 @@ from contextlib import contextmanager, suppress
 
 import pyarrow as pa
 
-from deltaberg.storage.errors import AlreadyExists, NotFound, PermissionDenied, StorageError
+from deltaberg.storage.disk_sync import DiskSync, sync_file, sync_folder
+from deltaberg.storage.errors import AlreadyExists, NotDurable, NotFound, PermissionDenied, StorageError
 from deltaberg.storage.process_mark import PROCESS_MARK, is_dead, process_mark
 from deltaberg.storage.protocol import Chunk
 
@@ -27,8 +28,12 @@ class LocalFiles:
 
     obstore's own local store cannot name every file (control characters, ``name#1``), so the operating system is
     asked directly. Whole files become visible at once: they are staged under a hidden name in the same folder and
-    moved, or, for ``put_if_absent``, hard-linked, which fails when the name is taken.
+    moved, or, for ``put_if_absent``, hard-linked, which fails when the name is taken. They are put on disk as
+    ``Storage`` says; sync_later: those that a later file of this process refers to, together with it.
     """
+
+    def __init__(self, *, sync_later: bool = True) -> None:
+        self._sync = DiskSync(later=sync_later)
 
     def get(self, path: str) -> bytes:
         with _told("read", path):
@@ -113,7 +118,7 @@ class LocalFiles:
             return pa.OSFile(path, "rb")
 
     @contextmanager
-    def create(self, path: str) -> Iterator[pa.NativeFile]:
+    def create(self, path: str, *, durable: bool = False) -> Iterator[pa.NativeFile]:
         staged = self._stage(path)
         try:
             with _told("write", path):
@@ -121,7 +126,10 @@ class LocalFiles:
             with _told("write", path):
                 with sink:
                     yield sink
+                if durable:
+                    sync_file(staged)
                 os.replace(staged, path)
+                self._sync.add_file(path)
         except BaseException:
             _discard(staged)
             raise
@@ -130,8 +138,10 @@ class LocalFiles:
         staged = self._stage(path)
         try:
             with _told("write", path):
+                self._sync.flush()
                 _write(staged, data)
                 os.replace(staged, path)
+                self._sync.add_folder(os.path.dirname(path))
         except BaseException:
             _discard(staged)
             raise
@@ -142,6 +152,7 @@ class LocalFiles:
             with _told("write", path):
                 if os.path.lexists(path):
                     raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), path)
+                self._sync.flush()
                 _write(staged, data)
                 try:
                     os.link(staged, path)
@@ -149,6 +160,13 @@ class LocalFiles:
                     if error.errno in _NO_HARD_LINKS:
                         raise _no_hard_links(path) from error
                     raise
+            try:
+                sync_folder(os.path.dirname(path))
+            except OSError as error:
+                raise NotDurable(
+                    f"Cannot put {path} on disk: {error.strerror or error}; it may be lost when the machine stops",
+                    path=path,
+                ) from error
         finally:
             _discard(staged)
 
@@ -166,6 +184,7 @@ class LocalFiles:
                 folder = os.path.dirname(folder)
             for each in reversed(missing):
                 os.makedirs(each, exist_ok=True)
+                self._sync.add_folder(os.path.dirname(each))
         return tuple(reversed(missing))
 
     def delete_folder(self, path: str) -> None:
@@ -198,11 +217,10 @@ class LocalFiles:
         return tuple(name for name in names if name.startswith(_STAGED_PREFIX) and name.endswith(_STAGED_SUFFIX))
 
     def _stage(self, path: str) -> str:
-        folder = os.path.dirname(path)
         if not os.path.basename(path):
             raise StorageError(f"Cannot write {path!r}: it names a folder (expected a file)", path=path)
-        with _told("write", path):
-            os.makedirs(folder, exist_ok=True)
+        self.create_folders(path)
+        folder = os.path.dirname(path)
         return os.path.join(folder, f"{_STAGED_PREFIX}{process_mark()}-{uuid.uuid4().hex}{_STAGED_SUFFIX}")
 
 
@@ -274,6 +292,8 @@ def _write(path: str, data: bytes | Iterable[Chunk]) -> None:
             file.write(data)
         else:
             file.writelines(data)
+        file.flush()
+        os.fsync(file.fileno())
 
 
 def _is_abandoned(staged: str, mark: str | None) -> bool:

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from types import MappingProxyType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
@@ -35,15 +35,16 @@ def open_storage(*, relocate: Mapping[str, str] = _NOTHING, options: Mapping[str
 class ObjectStorage:
     """Sends each location, once resolved, to the local file system or to its object store."""
 
-    def __init__(self, relocation: Relocation, options: Mapping[str, str]) -> None:
+    def __init__(self, relocation: Relocation, options: Mapping[str, str], *, commits_here: bool = True) -> None:
+        """commits_here: False where another process commits what is written through this storage."""
         self._relocation = relocation
         self._options = options
-        self._local = LocalFiles()
+        self._local = LocalFiles(sync_later=commits_here)
         self._remote: RemoteObjects | None = None
 
-    def __reduce__(self) -> tuple[type[ObjectStorage], tuple[Relocation, dict[str, str]]]:
+    def __reduce__(self) -> tuple[Callable[[Relocation, Mapping[str, str]], ObjectStorage], tuple[Any, ...]]:
         """Another process opens stores of its own."""
-        return ObjectStorage, (self._relocation, dict(self._options))
+        return _for_a_task, (self._relocation, dict(self._options))
 
     def resolve(self, location: str) -> str:
         return self._relocation.resolve(location)
@@ -105,9 +106,9 @@ class ObjectStorage:
         files, place = self._at(location)
         return files.open(place)
 
-    def create(self, location: str) -> AbstractContextManager[pa.NativeFile]:
+    def create(self, location: str, *, durable: bool = False) -> AbstractContextManager[pa.NativeFile]:
         files, place = self._at(location)
-        return files.create(place)
+        return files.create(place, durable=durable)
 
     def put(self, location: str, data: bytes) -> None:
         files, place = self._at(location)
@@ -116,6 +117,12 @@ class ObjectStorage:
     def put_if_absent(self, location: str, data: bytes | Iterable[Chunk]) -> None:
         files, place = self._at(location)
         files.put_if_absent(place, data)
+
+    def commit_begins(self, location: str) -> None:
+        """Nothing is ever taken back here."""
+
+    def commit_ends(self, location: str, *, stands: bool) -> None:
+        """Nothing is ever taken back here."""
 
     def delete(self, location: str) -> None:
         files, place = self._at(location)
@@ -151,3 +158,7 @@ class ObjectStorage:
 
             self._remote = RemoteObjects(self._options)
         return self._remote
+
+
+def _for_a_task(relocation: Relocation, options: Mapping[str, str]) -> ObjectStorage:
+    return ObjectStorage(relocation, options, commits_here=False)

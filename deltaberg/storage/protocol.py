@@ -82,21 +82,36 @@ class Storage(Protocol):
         """A seekable file for pyarrow's readers."""
         ...
 
-    def create(self, location: str) -> AbstractContextManager[pa.NativeFile]:
-        """A sink that streams; the file appears whole at exit and not at all when the body raises."""
+    def create(self, location: str, *, durable: bool = False) -> AbstractContextManager[pa.NativeFile]:
+        """A sink that streams; the file appears whole at exit and not at all when the body raises.
+
+        durable: the file is on disk before it appears, for one that readers find by its name alone. Any other is on disk
+        before the next file that ``put`` or ``put_if_absent`` writes appears, which is what refers to it.
+        """
         ...
 
     def put(self, location: str, data: bytes) -> None:
-        """Write a whole file, replacing one that is there."""
+        """Write a whole file, replacing one that is there; it is on disk before it appears."""
         ...
 
     def put_if_absent(self, location: str, data: bytes | Iterable[Chunk]) -> None:
-        """Write a whole file atomically; AlreadyExists when somebody was faster.
+        """Write a whole file atomically; AlreadyExists when somebody was faster. File and folder are on disk then.
+
+        Raises ConditionIgnored where the store would replace a file that is there, NotDurable where the file stands but
+        could not be put on disk.
 
         The pieces of an iterable are written as they come in the local file system. An object store takes a conditional
         write in one request, so they are all held in memory there. What making a piece raises is raised as it is, and
         nothing is written then.
         """
+        ...
+
+    def commit_begins(self, location: str) -> None:
+        """Noted before the request that makes a commit visible: what was written may be part of a table from here on."""
+        ...
+
+    def commit_ends(self, location: str, *, stands: bool) -> None:
+        """Noted when the outcome of that request is known."""
         ...
 
     def delete(self, location: str) -> None:

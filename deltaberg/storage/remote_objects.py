@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import io
+import os
+import uuid
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any, cast
 from urllib.parse import urlsplit
 
@@ -19,7 +21,7 @@ from obstore.exceptions import (
 )
 from obstore.store import HTTPStore, MemoryStore, from_url
 
-from deltaberg.storage.errors import AlreadyExists, NotFound, PermissionDenied, StorageError
+from deltaberg.storage.errors import AlreadyExists, ConditionIgnored, NotFound, PermissionDenied, StorageError
 from deltaberg.storage.protocol import Chunk
 
 if TYPE_CHECKING:
@@ -33,6 +35,11 @@ _AZURE_HOSTS = (
 )
 _SCHEMES = ("s3", "gs", "az", "azure", "adl", "abfs", "abfss", "http", "https", "memory")
 _LISTED_AT_ONCE = 50_000
+_SETTINGS = ("AWS_", "GOOGLE_", "AZURE_")
+_HEED_CONDITIONS: set[tuple[str, ...]] = set()
+
+PROBE_PREFIX = "_deltaberg/probe-"
+"""How the keys begin, below a table's folder, of objects that only ask a store whether it heeds conditions."""
 
 
 class RemoteObjects:
@@ -122,7 +129,8 @@ class RemoteObjects:
         return pa.PythonFile(_Object(store, key, size, url), mode="r")
 
     @contextmanager
-    def create(self, url: str) -> Iterator[pa.NativeFile]:
+    def create(self, url: str, *, durable: bool = False) -> Iterator[pa.NativeFile]:
+        """durable: every object is."""
         store, key = self._place(url)
         with _told("write", url):
             writer = obstore.open_writer(store, key)
@@ -146,8 +154,41 @@ class RemoteObjects:
         store, key = self._place(url)
         # Stores have no condition on an upload in parts that obstore could pass on, so it is one request.
         content = data if isinstance(data, bytes) else b"".join(data)
+        self._require_conditions(store, key, url)
         with _told("write", url):
             obstore.put(store, key, content, mode="create", use_multipart=False)
+
+    def _require_conditions(self, store: ObjectStore, key: str, url: str) -> None:
+        """Raise ConditionIgnored where a second conditional write to one key succeeds; asked once a store and process."""
+        root = url.removesuffix(key)
+        if isinstance(store, MemoryStore) or self._identity(root) in _HEED_CONDITIONS:
+            return
+        # Beside the folder of the log or the metadata files, in which only names that readers know should appear.
+        folder = "/".join(key.split("/")[:-2])
+        probe = f"{folder}/{PROBE_PREFIX}{uuid.uuid4()}".lstrip("/")
+        try:
+            with suppress(AlreadyExists), _told("write", root + probe):
+                obstore.put(store, probe, b"1", mode="create", use_multipart=False)
+            try:
+                with _told("write", root + probe):
+                    obstore.put(store, probe, b"2", mode="create", use_multipart=False)
+            except AlreadyExists:
+                _HEED_CONDITIONS.add(self._identity(root))
+                return
+        finally:
+            with suppress(StorageError):
+                self.delete(root + probe)
+        raise ConditionIgnored(
+            f"Cannot commit to {root}: its store replaces an object although it is asked to write only what is not there "
+            "(expected it to refuse with 412), so two writers would overwrite each other; use a store with conditional "
+            "writes (If-None-Match), or write to a local folder and copy the table",
+            path=url,
+        )
+
+    def _identity(self, root: str) -> tuple[str, ...]:
+        """What decides which store a root means to this process."""
+        ambient = (f"{name}={value}" for name, value in os.environ.items() if name.startswith(_SETTINGS))
+        return (root, *sorted(map(str, self._options.items())), *sorted(ambient))
 
     def delete(self, url: str) -> None:
         store, key = self._place(url)

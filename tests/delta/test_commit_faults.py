@@ -131,14 +131,28 @@ def test_a_store_that_retried_its_own_request_is_no_conflict(storage: FaultyStor
     assert operations(root) == ["CREATE TABLE", "MINE"]
 
 
-def test_an_unknown_outcome_is_said_and_nothing_is_deleted(storage: FaultyStorage, root: Path) -> None:
+def test_an_unknown_outcome_is_said_and_nothing_is_deleted(
+    storage: FaultyStorage, root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A request to a bucket may still be on its way when it is given up."""
     transaction = delete_with_vector(storage, root)
+    monkeypatch.setattr(storage, "resolve", lambda location: f"s3://bucket{location}", raising=False)
     storage.before["put_if_absent"] = failing(StorageError("timeout"))
-    with pytest.raises(DeltaCommitStateUnknown, match="Cannot tell whether the commit took place") as caught:
+    with pytest.raises(DeltaCommitStateUnknown, match=r"took place: the store failed and shows no") as caught:
         transaction.commit("MINE")
     assert str(caught.value.path).endswith("00000000000000000001.json")
     assert caught.value.exit_code == 1
     assert vector_files(root) == 1
+
+
+def test_a_local_write_that_failed_is_a_failure_and_is_cleaned_up(storage: FaultyStorage, root: Path) -> None:
+    transaction = delete_with_vector(storage, root)
+    storage.before["put_if_absent"] = failing(StorageError("No space left on device"))
+    with pytest.raises(StorageError, match=r"^No space left on device") as caught:
+        transaction.commit("MINE")
+    assert type(caught.value) is StorageError
+    assert operations(root) == ["CREATE TABLE"]
+    assert vector_files(root) == 0
 
 
 def test_a_store_that_cannot_be_asked_either_leaves_the_outcome_unknown(storage: FaultyStorage, root: Path) -> None:

@@ -390,7 +390,7 @@ class TestWhatTheProtocolForbidsIsRefused:
 
     def test_a_second_creation(self, root: Path, data_file) -> None:
         make(root, data_file)
-        with pytest.raises(InvalidDeltaRequest, match="its log exists"):
+        with pytest.raises(DeltaConflict, match="its log exists"):
             create_table(STORAGE, str(root), metadata=metadata())
 
     def test_a_second_commit(self, root: Path, data_file) -> None:

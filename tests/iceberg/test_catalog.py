@@ -15,7 +15,6 @@ from deltaberg.iceberg.errors import (
     IcebergCommitStateUnknown,
     IcebergConflict,
     IcebergError,
-    InvalidIcebergRequest,
     NotAnIcebergTable,
 )
 from deltaberg.iceberg.metadata_update import updates_to_json
@@ -165,5 +164,5 @@ def test_a_catalog_without_the_table_is_told(catalog: Pointer) -> None:
 
 
 def test_a_catalog_with_the_table_gets_no_second_one(table: Table, catalog: Pointer, tmp_path: Path) -> None:
-    with pytest.raises(InvalidIcebergRequest, match="the catalog has a table of this name"):
+    with pytest.raises(IcebergConflict, match="the catalog has a table of this name"):
         create_table(open_storage(), str(tmp_path / "other"), schema=SCHEMA, catalog=catalog)

@@ -88,7 +88,7 @@ def test_a_folder_holds_one_table(tmp_path: Path) -> None:
     table = first.commit()
     with pytest.raises(IcebergConflict, match="another commit was faster"):
         second.commit()
-    with pytest.raises(InvalidIcebergRequest, match="there is one already"):
+    with pytest.raises(IcebergConflict, match="there is one already"):
         create_table(open_storage(), str(tmp_path / "t"), schema=schema_of(LongType()))
     assert Table.open(table.location, open_storage()).metadata == table.metadata
 

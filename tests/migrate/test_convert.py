@@ -54,13 +54,13 @@ class FailingStorage:
     def put_if_absent(self, location: str, data: bytes) -> None:
         self._write(self._real.put_if_absent, location, data)
 
-    def create(self, location: str) -> AbstractContextManager[pa.NativeFile]:
-        return self._created(location)
+    def create(self, location: str, *, durable: bool = False) -> AbstractContextManager[pa.NativeFile]:
+        return self._created(location, durable)
 
     @contextmanager
-    def _created(self, location: str) -> Iterator[pa.NativeFile]:
+    def _created(self, location: str, durable: bool) -> Iterator[pa.NativeFile]:
         fails = self._fails(location)
-        with self._real.create(location) as sink:
+        with self._real.create(location, durable=durable) as sink:
             yield sink
             if fails and not self.after:
                 raise StorageError("no answer from the store", path=location)

@@ -300,13 +300,13 @@ class KillingStorage:
         self._write(self._real.put_if_absent, location, data)
 
     @contextmanager
-    def create(self, location: str) -> Iterator[pa.NativeFile]:
+    def create(self, location: str, *, durable: bool = False) -> Iterator[pa.NativeFile]:
         if self.left < 0:
             raise StorageError("the machine is gone", path=location)
         self.left -= 1
         if self.left < 0 and not self.done:
             raise Killed
-        with self._real.create(location) as sink:
+        with self._real.create(location, durable=durable) as sink:
             yield sink
         if self.left < 0:
             raise Killed
@@ -336,9 +336,9 @@ class FullDisk:
             raise self.trouble
 
     @contextmanager
-    def create(self, location: str) -> Iterator[pa.NativeFile]:
+    def create(self, location: str, *, durable: bool = False) -> Iterator[pa.NativeFile]:
         self._count(location)
-        with self._real.create(location) as sink:
+        with self._real.create(location, durable=durable) as sink:
             yield sink
 
     def put(self, location: str, data: bytes) -> None:

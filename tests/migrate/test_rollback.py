@@ -110,7 +110,7 @@ def test_the_table_of_a_source_is_not_a_target(table: Path, opened: Any) -> None
 def test_somebody_elses_commit_to_an_iceberg_target_is_not_lost(
     table: Path, opened: Any, delete_from_iceberg: Any, command: Any
 ) -> None:
-    done = convert(opened(table), to="iceberg")
+    done = convert(opened(table), to="iceberg", options=ConvertOptions(format_version=2))
     delete_from_iceberg(done.target_metadata, {0: [0]})
     before = files(table)
     result = command("rollback", done.target, "--yes")

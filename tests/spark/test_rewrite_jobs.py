@@ -53,7 +53,7 @@ class WorkerTrouble:
         self.__dict__.update(state)
 
     @contextmanager
-    def create(self, location: str) -> Iterator[Any]:
+    def create(self, location: str, *, durable: bool = False) -> Iterator[Any]:
         with self._real.create(location) as sink:
             yield sink
             if os.getpid() == self._driver or (self.once and os.path.exists(self.marker)):
