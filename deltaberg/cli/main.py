@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import functools
 import os
 import signal
 import sys
 import threading
 import traceback
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Annotated, NoReturn
 
@@ -62,8 +63,23 @@ def _deltaberg(
         typer.echo(context.get_help())
 
 
+class _Stopped(BaseException):
+    """An interrupt on its way past Typer, which would make a bare exit code of it."""
+
+
+def _stoppable(command: Callable[..., None]) -> Callable[..., None]:
+    @functools.wraps(command)
+    def stoppable(*arguments: object, **options: object) -> None:
+        try:
+            command(*arguments, **options)
+        except KeyboardInterrupt as error:
+            raise _Stopped from error
+
+    return stoppable
+
+
 for command in (inspect, scan, history, plan, convert, verify, rollback):
-    app.command()(command)
+    app.command()(_stoppable(command))
 
 
 class Terminated(KeyboardInterrupt):
@@ -112,7 +128,7 @@ def run(arguments: Sequence[str], invocation: Invocation) -> int:
         # The reader of a pipe left; what is still buffered has nowhere to go.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return EXIT_FAILED
-    except (KeyboardInterrupt, typer.Abort) as error:
+    except (KeyboardInterrupt, _Stopped, typer.Abort) as error:
         return _interrupted(invocation, error)
     except RecursionError as error:
         return _failed(invocation, "the metadata is nested too deeply to be read", error, EXIT_FAILED)

@@ -3,6 +3,12 @@ all of them; here are some."""
 
 from __future__ import annotations
 
+import dataclasses
+import json
+import random
+import signal
+import subprocess
+import sys
 from collections import Counter
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -10,6 +16,7 @@ from typing import Any
 import pytest
 
 from deltaberg.storage import Storage, open_storage
+from deltaberg.translate.options import ConvertOptions
 from tests.buckets import buckets
 from tests.fault_storage import FaultStorage, Mode, every_fault
 from tests.migrate.faults import Conversion, Proof, fault, local_conversions, remote_conversions
@@ -60,6 +67,63 @@ def test_every_fault_in_a_bucket(
         run_all(conversion, modes, open_storage, record_property)
 
 
+KILLED = """
+import json, os, signal, sys
+import deltaberg.api
+from deltaberg.migrate import convert
+place, to, target, options, left = json.loads(sys.argv[1])
+options = deltaberg.ConvertOptions(**options)
+
+def count(frame, event, argument):
+    global left
+    left -= 1
+    if left == 0:
+        os.kill(os.getpid(), signal.SIGKILL)
+
+sys.setprofile(count)
+deltaberg.convert(place, to=to, target=target, options=options)
+sys.setprofile(None)
+print(-left)
+"""
+"""A process that is killed, as kill -9 does, at a chosen one of all calls of functions that a conversion makes."""
+
+
+@pytest.mark.campaign
+@pytest.mark.parametrize("number", [3, 4, 10, 13])
+def test_a_process_that_is_killed_at_any_moment(
+    number: int, conversions: list[Conversion], record_property: Any, capfd: Any
+) -> None:
+    conversion = conversions[number]
+    proof = Proof(conversion)
+    chosen = {
+        each.name: getattr(conversion.options, each.name)
+        for each in dataclasses.fields(ConvertOptions)
+        if getattr(conversion.options, each.name) != each.default and each.name != "type_mappings"
+    }
+
+    def run(left: int) -> subprocess.CompletedProcess[str]:
+        request = json.dumps([conversion.place, conversion.to.value, conversion.target, chosen, left])
+        command = [sys.executable, "-c", KILLED, request]
+        return subprocess.run(command, capture_output=True, text=True, check=False)
+
+    whole = run(0)
+    assert whole.returncode == 0, whole.stderr
+    assert proof.rolled_back() == []
+    calls, kills, found = int(whole.stdout), 10, []
+    generator = random.Random(number)
+    for _ in range(kills):
+        at = generator.randrange(1, calls)
+        assert run(at).returncode == -signal.SIGKILL
+        defects = [*proof.after_fault(), *proof.after_next_run(), *proof.rolled_back()]
+        if defects:
+            proof.start_again()
+        found += [f"killed at call {at} of {calls}: {each}" for each in defects]
+    record_property("faults kill -9 of a conversion", kills)
+    with capfd.disabled():
+        print(f"\n{conversion.name}: killed {kills} times, {len(found)} defects", *found, sep="\n    ", flush=True)
+    assert found == []
+
+
 def run_all(
     conversion: Conversion, modes: list[Mode], real: Callable[[], Storage], record_property: Callable[..., None]
 ) -> None:
@@ -74,7 +138,7 @@ def run_all(
                 break
             counts[mode.name] += 1
             found += [f"{mode.name} at {counts[mode.name]}, {storage.fired}: {each}" for each in defects]
-    record_property("faults", counts.total())
+    record_property(f"faults {conversion.name}", counts.total())
     print(f"\n{conversion.name}: {counts.total()} faults, {len(found)} defects", flush=True)
     for line in found[:400]:
         print("   ", line[:600], flush=True)
