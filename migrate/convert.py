@@ -156,7 +156,9 @@ class _Job:
         if held is not None and begun is None:
             return self._already_there(held, position, removed)
         engine = engine_of(self.options.engine, self.session)
-        storage = RecordingStorage(self.source.storage, self.run_id)
+        # What carries a replay on names its files as that did, so that they all are found by the name of its plan.
+        names = None if begun is None else RunId.of_plan(begun.plan_name)
+        storage = RecordingStorage(self.source.storage, names or self.run_id)
         try:
             if not isinstance(engine, LocalEngine):
                 put_run_document(storage, self.root, self.run_id, self.to)  # tasks may write before there is a plan
@@ -185,8 +187,14 @@ class _Job:
             raise
         with suppress(StorageError):
             end_run(storage, self.root, self.run_id)
-            committed = self.run_id if begun is None else RunId.of_plan(begun.plan_name)
-            removed += delete_dead_runs(storage, self.root, self.to, committed=committed, now_ms=self.clock_ms)
+            removed += delete_dead_runs(
+                storage,
+                self.root,
+                self.to,
+                committed=storage.run,
+                now_ms=self.clock_ms,
+                resumed=begun is not None,
+            )
         return replace(result, removed=tuple(removed))
 
     def _interrupted(self, held: HeldPosition, position: Position) -> _Begun | None:
@@ -295,7 +303,7 @@ class _Job:
                 target_size=self.options.target_file_size,
                 by_key=by_key if design.keys_in_tasks else nullcontext,
                 on_commit=storage.keep,
-                run=self.run_id,
+                run=storage.run,
             )
             if parts is not None:
                 return parts.write_delta(delta)
@@ -313,7 +321,7 @@ class _Job:
             plan_name=plan_name,
             runner=runner,
             target_size=self.options.target_file_size,
-            run=self.run_id,
+            run=storage.run,
         )
         if parts is not None:
             return parts.write_iceberg(writer)

@@ -26,7 +26,6 @@ from deltaberg.migrate.delta_writer import VOUCHED, DeltaWriter, WrittenDelta, l
 from deltaberg.migrate.locations import join
 from deltaberg.migrate.position import POSITION_KEY, Position
 from deltaberg.migrate.rewrite import rewritten_location
-from deltaberg.migrate.run_document import RunId
 from deltaberg.migrate.vector_copy import Vector
 from deltaberg.translate.data_files import encode_paths
 from deltaberg.translate.history import SCHEMA_CHANGED, iceberg_to_delta_operation
@@ -227,10 +226,9 @@ class DeltaReplay:
         folder = join(self._writer.root, HIDDEN_FOLDER)
         names = files.locations.to_pylist()
         of_conversion = self._writer.plan_name or self._writer.root
-        of_run = RunId.of_plan(self._writer.plan_name) or self._writer.run
         for row in np.flatnonzero(files.anew).tolist():
             name = uuid.uuid5(_NAMES, f"{of_conversion}|{names[row]}")
-            names[row] = rewritten_location(folder, of_run.stamped(name))
+            names[row] = rewritten_location(folder, self._writer.run.stamped(name))
         return pa.array(names, pa.string())
 
 

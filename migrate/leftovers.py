@@ -51,14 +51,18 @@ def end_run(storage: Storage, root: str, run: RunId) -> None:
 
 
 def delete_dead_runs(
-    storage: Storage, root: str, to: TableFormat, *, committed: RunId | None, now_ms: int
+    storage: Storage, root: str, to: TableFormat, *, committed: RunId | None, now_ms: int, resumed: bool = False
 ) -> list[str]:
     """Delete what dead conversions left beside a table that is complete; gives what was deleted, run documents left out.
 
-    committed: the conversion that made the table. What cannot be deleted is left for the next time.
+    committed: the conversion that made the table; resumed: whether several runs carried it on, one after the other. What
+    cannot be deleted is left for the next time.
     """
-    dead = (each for each in run_documents(storage, root, to) if _is_dead(each, now_ms))
-    return _delete_runs(storage, root, to, [each.run for each in dead], committed)
+    documents = run_documents(storage, root, to)
+    dead = [each for each in documents if _is_dead(each, now_ms)]
+    return _delete_runs(
+        storage, root, to, dead, committed, with_committed=len(dead) == len(documents) and (resumed or bool(dead))
+    )
 
 
 def delete_all_runs(storage: Storage, root: str, to: TableFormat, *, committed: RunId | None) -> list[str]:
@@ -69,35 +73,50 @@ def delete_all_runs(storage: Storage, root: str, to: TableFormat, *, committed: 
     claim = claim_of(storage, root) if to is TableFormat.DELTA and committed is None else None
     if claim is not None:
         recover(storage, root, claim=claim)
-    dead = (each for each in run_documents(storage, root, to) if each.is_dead is not False)
-    return _delete_runs(storage, root, to, [each.run for each in dead], committed)
+    documents = run_documents(storage, root, to)
+    dead = [each for each in documents if each.is_dead is not False]
+    return _delete_runs(storage, root, to, dead, committed, with_committed=bool(dead) and len(dead) == len(documents))
 
 
-def _delete_runs(storage: Storage, root: str, to: TableFormat, runs: list[RunId], committed: RunId | None) -> list[str]:
+def _delete_runs(
+    storage: Storage,
+    root: str,
+    to: TableFormat,
+    dead: list[RunDocument],
+    committed: RunId | None,
+    *,
+    with_committed: bool,
+) -> list[str]:
+    """``with_committed``: also what runs of the conversion that made a Delta table wrote and no version lists."""
     removed: list[str] = []
-    if runs:
-        listed = _listed(storage, root, to, committed)
-        for run in runs if listed is not None else ():
-            if run == committed and to is TableFormat.ICEBERG:
-                _delete(storage, join(root, run.document_name))
-            else:
-                removed += delete_run(storage, root, to, run, kept=listed or frozenset())
+    runs = dict.fromkeys(each.run for each in dead if to is TableFormat.DELTA or each.run != committed)
+    if with_committed and committed is not None and to is TableFormat.DELTA:
+        runs[committed] = None
+    listed = _listed(storage, root, to, committed) if runs else None
+    if listed is not None:
+        for run in runs:
+            removed += delete_run(storage, root, to, run, kept=listed)
+    for document in dead:
+        if document.run == committed and to is TableFormat.ICEBERG:
+            _delete(storage, document.location)
     delete_abandoned(storage, root, to)
     return removed
 
 
 def _listed(storage: Storage, root: str, to: TableFormat, committed: RunId | None) -> frozenset[str] | None:
-    """What must stay whatever its name: all that any version of a Delta table lists, since several runs may have carried a
-    replay on, and the plan document. None where a cleaner took commits away, so that nothing says what they listed."""
+    """What must stay whatever its name: all that any version of a Delta table lists, since several runs may have carried one
+    replay on under the same names, and the plan document. None where nothing may be deleted: a cleaner took commits away, so
+    that nothing says what they listed, or files that are listed are not there under these very names."""
     if committed is None or to is TableFormat.ICEBERG:
         return frozenset()
-    plans = [file.location for file in storage.list(join(root, HIDDEN_FOLDER)) if str(committed.value) in file.location]
+    there = {file.location for file in storage.list(join(root, HIDDEN_FOLDER), recursive=True)}
     try:
-        return frozenset([*plans, *own_files_of_log(DeltaTable.open(root, storage))]) - {
-            join(root, committed.document_name)
-        }
+        listed = frozenset(own_files_of_log(DeltaTable.open(root, storage)))
     except VersionNotFound:
         return None
+    plan = join(root, HIDDEN_FOLDER, "plan-")
+    plans = {each for each in there if each.startswith(plan) and str(committed.value) in each}
+    return listed | plans if listed <= there else None
 
 
 def delete_run(

@@ -87,7 +87,7 @@ class Proof:
         conversion.run()
         self._clean = self._inventory()
         wanted = rows_of(conversion.source())
-        assert self._target_rows() == wanted
+        assert self.target_rows() == wanted
         assert self.rolled_back() == []
 
     def after_fault(self) -> list[str]:
@@ -98,7 +98,7 @@ class Proof:
             if held is None:
                 return found
             assert held.position is not None
-            got = self._target_rows()
+            got = self.target_rows()
         except DeltabergError as error:
             return [*found, f"the target cannot be read: {error}"]
         if got != self._rows_at(held.position.version):
@@ -150,7 +150,12 @@ class Proof:
             names -= self._before.keys()
         return Counter(_NAMES.sub("*", name) for name in names)
 
-    def _target_rows(self) -> list[str]:
+    def target_metadata(self) -> str | None:
+        """The metadata file or newest commit file of the target; None where there is none."""
+        held = held_position(self._storage, self.root, self.conversion.to)
+        return None if held is None else held.metadata_location
+
+    def target_rows(self) -> list[str]:
         return rows_of(open_source(self.root, self._storage, format=self.conversion.to))
 
     def _rows_at(self, version: int | None) -> list[str]:
@@ -166,12 +171,12 @@ def rows_of(source: Any) -> list[str]:
     return sorted(repr(tuple(row.values())) for batch in batches for row in batch.to_pylist())
 
 
-def fault(proof: Proof, storage: Storage) -> list[str]:
-    """Run a conversion on a storage that fails, and everything that has to hold afterwards."""
+def fault(proof: Proof, storage: Storage, *, look: Callable[[], list[str]] | None = None) -> list[str]:
+    """Run a conversion on a storage that fails, and everything that has to hold afterwards. look: at a target, for more."""
     with contextlib.suppress(ENDS):
         proof.conversion.run(storage)
-    found = proof.after_fault()
-    found += proof.after_next_run()
+    found = proof.after_fault() + (look() if look else [])
+    found += proof.after_next_run() + (look() if look else [])
     found += proof.rolled_back()
     if found:
         proof.start_again()
