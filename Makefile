@@ -12,7 +12,7 @@ GENERATION ?=
 ENGINES_VENV := $(VENV)$(GENERATION:%=-%)
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-quick test-engines check format-check lint types format docs bench venv clean
+.PHONY: help demo test test-quick test-engines campaign check format-check lint types format docs bench venv clean
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-13s %s\n", $$1, $$2}' Makefile
@@ -28,6 +28,9 @@ test-quick: $(VENV)/.installed-dev ## the suite without Spark
 
 test-engines: $(ENGINES_VENV)/.installed-dev ## only what Spark reads; GENERATION=spark-3.5 takes other engines
 	@DELTABERG_ENGINES="$(GENERATION)" $(ENGINES_VENV)/bin/pytest -q -n $(WORKERS) --dist loadgroup -m engines
+
+campaign: $(VENV)/.installed-dev ## a fault at every storage operation of every kind of conversion; takes long, prints its counts
+	@$(BIN)/pytest -q -n 0 -m campaign
 
 check: format-check lint types ## formatting, lint and types, as CI does
 

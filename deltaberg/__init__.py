@@ -1,6 +1,7 @@
 """A gateway between Apache Iceberg and Delta Lake: one set of data files, two sets of metadata.
 
-The verbs of the command line are functions here: ``inspect``, ``scan``, ``history``, ``plan``, ``convert``, ``verify``.
+The verbs of the command line are functions here: ``inspect``, ``scan``, ``history``, ``plan``, ``convert``, ``rollback``,
+``verify``.
 Importing the package costs nothing; a name is loaded when it is first used.
 """
 
@@ -8,11 +9,12 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from deltaberg.api import convert, history, inspect, plan, scan, verify
+    from deltaberg.api import convert, history, inspect, plan, rollback, scan, verify
     from deltaberg.errors import (
         CommitStateUnknown,
         Conflict,
         DeltabergError,
+        Interrupted,
         NotATable,
         Unsupported,
         UsageError,
@@ -22,6 +24,7 @@ if TYPE_CHECKING:
     from deltaberg.migrate.history import HistoryReport
     from deltaberg.migrate.inspection import Inspection
     from deltaberg.migrate.plan_document import Plan
+    from deltaberg.migrate.rollback import RollbackReport
     from deltaberg.migrate.verify import VerifyReport
     from deltaberg.table_scan import TableScan
     from deltaberg.translate.options import ConvertOptions
@@ -36,8 +39,10 @@ __all__ = [
     "DeltabergError",
     "HistoryReport",
     "Inspection",
+    "Interrupted",
     "NotATable",
     "Plan",
+    "RollbackReport",
     "TableScan",
     "Unsupported",
     "UsageError",
@@ -47,16 +52,18 @@ __all__ = [
     "history",
     "inspect",
     "plan",
+    "rollback",
     "scan",
     "verify",
 ]
 
 _HOMES = {
-    "deltaberg.api": ("convert", "history", "inspect", "plan", "scan", "verify"),
+    "deltaberg.api": ("convert", "history", "inspect", "plan", "rollback", "scan", "verify"),
     "deltaberg.errors": (
         "CommitStateUnknown",
         "Conflict",
         "DeltabergError",
+        "Interrupted",
         "NotATable",
         "Unsupported",
         "UsageError",
@@ -66,6 +73,7 @@ _HOMES = {
     "deltaberg.migrate.history": ("HistoryReport",),
     "deltaberg.migrate.inspection": ("Inspection",),
     "deltaberg.migrate.plan_document": ("Plan",),
+    "deltaberg.migrate.rollback": ("RollbackReport",),
     "deltaberg.migrate.verify": ("VerifyReport",),
     "deltaberg.table_scan": ("TableScan",),
     "deltaberg.translate.options": ("ConvertOptions",),

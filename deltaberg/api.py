@@ -21,6 +21,8 @@ from deltaberg.migrate.inspection import Inspection, inspect_table
 from deltaberg.migrate.plan import plan as make_plan
 from deltaberg.migrate.plan_document import Plan
 from deltaberg.migrate.refusal import Refused, refusing_unopened
+from deltaberg.migrate.rollback import RollbackReport
+from deltaberg.migrate.rollback import rollback as take_back
 from deltaberg.migrate.source import Source, TableFormat, open_source
 from deltaberg.migrate.verify import VerifyReport
 from deltaberg.migrate.verify import verify as compare
@@ -111,11 +113,14 @@ def convert(
     options: ConvertOptions | None = None,
     clock_ms: int | None = None,
     progress: Progress | None = None,
+    clean: bool = False,
     **where: Unpack[Where],
 ) -> ConvertResult:
     """Write the table of the other format over the same data files.
 
-    Raises Unsupported where the plan refuses, with the plan as ``plan``; nothing is written then.
+    clean: first delete what other conversions to this target left, but for those that surely run still. Raises Unsupported
+    where the plan refuses, with the plan as ``plan``; nothing is written then. Interrupted, a KeyboardInterrupt, says what
+    stands.
     """
     location = _location(source)
     with error_context(table=location):
@@ -126,6 +131,30 @@ def convert(
             options=options,
             clock_ms=clock_ms,
             progress=progress,
+            clean=clean,
+        )
+
+
+def rollback(
+    target: TablePath,
+    *,
+    dry_run: bool = False,
+    format: FormatName | None = None,
+    relocate: Mapping[str, str] | None = None,
+    storage_options: Mapping[str, str] | None = None,
+) -> RollbackReport:
+    """Take back what conversions wrote to a folder: its metadata, files written for it, what unfinished ones left.
+
+    dry_run: only say what that would be. format: of the target, where conversions to both wrote to the folder. Raises
+    Conflict where somebody else committed to the target or a conversion is running, NotATable where deltaberg wrote nothing.
+    """
+    location = _location(target)
+    with error_context(table=location):
+        return take_back(
+            open_storage(relocate=relocate or {}, options=storage_options or {}),
+            location,
+            format=TableFormat(format) if format else None,
+            dry_run=dry_run,
         )
 
 

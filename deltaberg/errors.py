@@ -97,6 +97,20 @@ class EngineFailed(DeltabergError):
     """Spark gave a job up: a worker that died again and again, a lost cluster, a job that somebody cancelled."""
 
 
+class Interrupted(KeyboardInterrupt):
+    """Ctrl-C or a signal to end, with what stands of the work: a KeyboardInterrupt and no DeltabergError, so that whatever
+    stops at the one stops at this.
+
+    outcome: ``nothing-written``, ``stands``, ``stands-in-part``, ``left-files`` or ``unknown``. table: the target's folder.
+    """
+
+    def __init__(self, message: str, *, table: str, outcome: str) -> None:
+        super().__init__(message)
+        self.message = message
+        self.table = table
+        self.outcome = outcome
+
+
 @contextmanager
 def error_context(
     *, table: str | None = None, version: int | str | None = None, path: str | None = None

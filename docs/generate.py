@@ -40,11 +40,12 @@ TABLE is a folder, an Iceberg `*.metadata.json` or a URL that [obstore](https://
 | 2 | usage: the request itself makes no sense |
 | 3 | refused: cannot be converted or read as asked; the plan says why. For `plan` and `convert` a table that is missing or corrupt is one, too |
 | 4 | verification found a difference |
-| 5 | conflict or drift: somebody else committed, or the target holds another table |
+| 5 | conflict or drift: somebody else committed, the target holds another table or lacks files |
+| 130, 143 | interrupted (Ctrl-C), terminated (SIGTERM): the line says what stands ([more](reliability.md)) |
 
 An error is one line that names the table and the file and says what to do; `-v` adds the traceback. With `--json` it is also
 a document: `{"error": {"type", "message", "exit_code", "table", "version", "path", "feature"}}`, and where `convert` refuses it has
-the plan beside it, under `plan`.
+the plan beside it, under `plan`. Of an interrupt, `error.outcome` says what stands.
 """
 
 

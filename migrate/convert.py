@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import json
 import time
-import uuid
-from collections.abc import Callable
-from contextlib import nullcontext
-from dataclasses import dataclass, fields, replace
+from contextlib import nullcontext, suppress
+from dataclasses import dataclass, field, fields, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -17,21 +15,25 @@ from deltaberg.migrate.delta_entries import HIDDEN_FOLDER
 from deltaberg.migrate.delta_replay import DeltaReplay
 from deltaberg.migrate.delta_target import DeltaDesign
 from deltaberg.migrate.delta_writer import DeltaWriter, WrittenDelta
-from deltaberg.migrate.engine import Engine, PartsOfSource, Progress, engine_of
+from deltaberg.migrate.engine import Engine, LocalEngine, PartsOfSource, Progress, engine_of
+from deltaberg.migrate.held_files import repair_hint, require_files
 from deltaberg.migrate.held_position import HeldPosition, held_position
 from deltaberg.migrate.iceberg_replay import IcebergReplay
 from deltaberg.migrate.iceberg_target import IcebergDesign
 from deltaberg.migrate.iceberg_writer import IcebergWriter, WrittenIceberg
-from deltaberg.migrate.leftovers import delete_leftovers, find_leftovers
+from deltaberg.migrate.interrupted import what_stands
+from deltaberg.migrate.leftovers import delete_all_runs, delete_dead_runs, end_run
 from deltaberg.migrate.locations import join
 from deltaberg.migrate.plan import PreparedPlan, check_request, describe_source, prepare
 from deltaberg.migrate.plan_document import Plan, PlanItem, items_of
 from deltaberg.migrate.position import Position, position_of
 from deltaberg.migrate.recording_storage import RecordingStorage
 from deltaberg.migrate.refusal import STOPS_AT_SOURCE, Refused, refused_by_source
+from deltaberg.migrate.run_document import RunId, at_work, put_run_document
 from deltaberg.migrate.source import DeltaSource, IcebergSource, Source, TableFormat
 from deltaberg.migrate.target_root import target_root
 from deltaberg.migrate.unfinished_creation import clear_unfinished
+from deltaberg.storage import StorageError
 from deltaberg.translate import codes
 from deltaberg.translate.findings import Finding
 from deltaberg.translate.options import ConvertOptions
@@ -47,7 +49,8 @@ class ConvertResult:
     target: folder of the target table; target_metadata: the metadata file (Iceberg) or commit file (Delta) that
     made it visible. already_current: the target already held this position and nothing was written.
     commits: ``(source version or snapshot id, target version or snapshot id)``, oldest first. warnings: what went wrong
-    after the commit, which stands; coded like a plan's items.
+    after the commit, which stands; coded like a plan's items. repaired: files of the target that were missing or stale and
+    were put right. removed: files of conversions that had died, which were deleted.
     """
 
     plan: Plan
@@ -59,6 +62,8 @@ class ConvertResult:
     rows: int
     rewritten_files: int
     warnings: tuple[PlanItem, ...] = ()
+    repaired: tuple[str, ...] = ()
+    removed: tuple[str, ...] = ()
 
     def to_json(self) -> dict[str, Any]:
         return {
@@ -70,6 +75,8 @@ class ConvertResult:
             "rows": self.rows,
             "rewritten_files": self.rewritten_files,
             "warnings": [item.to_json() for item in self.warnings],
+            "repaired": list(self.repaired),
+            "removed": list(self.removed),
             "plan": self.plan.to_json(),
         }
 
@@ -83,16 +90,19 @@ def convert(
     clock_ms: int | None = None,
     progress: Progress | None = None,
     session: SparkSession | None = None,
+    clean: bool = False,
 ) -> ConvertResult:
     """Write the target table. Data files stay where they are, but for those that the plan marks as rewritten.
 
     target: a folder; by default ``<table>/_iceberg`` for a Delta source, the table's own folder (``_delta_log``)
     for an Iceberg source. clock_ms: the time to record as now; the machine's by default. session: runs the work in
-    Spark, as ``engine="spark"`` does with the active session or a new one.
+    Spark, as ``engine="spark"`` does with the active session or a new one. clean: first delete what other conversions to
+    this target left, but for those that surely run still; what is proven to be left is deleted without being asked.
 
     Raises Refused where the plan refuses or where reading the source stops, Conflict where the target holds another table
     or was changed by somebody else. Leaves nothing half-written behind when it fails: a history that is replayed into a
-    Delta table keeps the versions that are committed by then, and the next call goes on behind them.
+    Delta table keeps the versions that are committed by then, and the next call goes on behind them. Interrupted, which is a
+    KeyboardInterrupt, says what stands when one came.
     """
     options = options or ConvertOptions()
     if session is not None:
@@ -105,8 +115,13 @@ def convert(
         clock_ms=time.time_ns() // 1_000_000 if clock_ms is None else clock_ms,
         progress=progress or _silent,
         session=session,
+        clean=clean,
     )
-    return job.run()
+    try:
+        with at_work(job.run_id):
+            return job.run()
+    except KeyboardInterrupt as error:
+        raise what_stands(source.storage, job.root, job.to, position_of(source), job.run_id) from error
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -127,21 +142,26 @@ class _Job:
     clock_ms: int
     progress: Progress
     session: SparkSession | None
-    new_id: Callable[[], uuid.UUID] = uuid.uuid4
+    clean: bool = False
+    run_id: RunId = field(default_factory=RunId)
 
     def run(self) -> ConvertResult:
         check_request(self.source, self.to, self.options)
         position = position_of(self.source)
         if self.to is TableFormat.DELTA:
             clear_unfinished(self.source.storage, self.root, position, self._options_text())
+        removed = self._clean() if self.clean else []
         held = held_position(self.source.storage, self.root, self.to)
         begun = None if held is None else self._interrupted(held, position)
         if held is not None and begun is None:
-            return self._already_there(held, position)
+            return self._already_there(held, position, removed)
         engine = engine_of(self.options.engine, self.session)
-        storage = RecordingStorage(self.source.storage)
-        leftovers = () if held is not None else find_leftovers(storage, self.root, self.to)
+        # What carries a replay on names its files as that did, so that they all are found by the name of its plan.
+        names = None if begun is None else RunId.of_plan(begun.plan_name)
+        storage = RecordingStorage(self.source.storage, names or self.run_id)
         try:
+            if not isinstance(engine, LocalEngine):
+                put_run_document(storage, self.root, self.run_id, self.to)  # tasks may write before there is a plan
             with engine.parts_of(
                 self.source, self.options, target=(storage, self.root), progress=self.progress
             ) as parts:
@@ -165,8 +185,17 @@ class _Job:
         except BaseException:
             _take_back(storage, begun)
             raise
-        delete_leftovers(storage, leftovers)
-        return result
+        with suppress(StorageError):
+            end_run(storage, self.root, self.run_id)
+            removed += delete_dead_runs(
+                storage,
+                self.root,
+                self.to,
+                committed=storage.run,
+                now_ms=self.clock_ms,
+                resumed=begun is not None,
+            )
+        return replace(result, removed=tuple(removed))
 
     def _interrupted(self, held: HeldPosition, position: Position) -> _Begun | None:
         """How far a replay of this very position got before it was killed; None where none was."""
@@ -185,8 +214,20 @@ class _Job:
             return None
         return _Begun(snapshot_id=held.position.version, schema_id=held.position.schema_id, plan_name=held.plan_name)
 
-    def _already_there(self, held: HeldPosition, position: Position) -> ConvertResult:
+    def _clean(self) -> list[str]:
+        storage = self.source.storage
+        held = held_position(storage, self.root, self.to)
+        committed = None if held is None else RunId.of_plan(held.plan_name)
+        return delete_all_runs(storage, self.root, self.to, committed=committed)
+
+    def _already_there(self, held: HeldPosition, position: Position, removed: list[str]) -> ConvertResult:
         held.require(position, options_text=self._options_text(), root=self.root)
+        storage = self.source.storage
+        require_files(storage, self.root, held)
+        repaired = repair_hint(storage, held)
+        with suppress(StorageError):
+            committed = RunId.of_plan(held.plan_name)
+            removed += delete_dead_runs(storage, self.root, self.to, committed=committed, now_ms=self.clock_ms)
         made = Plan(source=describe_source(self.source), target={"format": self.to.value, "location": self.root})
         return ConvertResult(
             plan=made,
@@ -197,6 +238,8 @@ class _Job:
             files=0,
             rows=0,
             rewritten_files=0,
+            repaired=repaired,
+            removed=tuple(removed),
         )
 
     def _write(
@@ -210,8 +253,9 @@ class _Job:
     ) -> ConvertResult:
         made = replace(prepared.plan, target={**prepared.plan.target, "location": self.root})
         self.progress("write", 0, made.files)
+        put_run_document(storage, self.root, self.run_id, self.to)
         if begun is None:
-            plan_name = f"{_plan_prefix(position)}{self.new_id()}.json"
+            plan_name = f"{_plan_prefix(position)}{self.run_id.value}.json"
             document = json.dumps(made.to_json(), indent=1, ensure_ascii=False)
             storage.put(join(self.root, plan_name), document.encode())
             done = self._write_table(prepared.design, position, storage, plan_name, None, engine, parts)
@@ -259,6 +303,7 @@ class _Job:
                 target_size=self.options.target_file_size,
                 by_key=by_key if design.keys_in_tasks else nullcontext,
                 on_commit=storage.keep,
+                run=storage.run,
             )
             if parts is not None:
                 return parts.write_delta(delta)
@@ -276,6 +321,7 @@ class _Job:
             plan_name=plan_name,
             runner=runner,
             target_size=self.options.target_file_size,
+            run=storage.run,
         )
         if parts is not None:
             return parts.write_iceberg(writer)

@@ -155,6 +155,7 @@ class DeltaReplay:
             protocol=base.protocol,
             metadata=base.metadata,
             now_ms=lambda: writer.clock_ms,
+            new_id=writer.run.new,
         )
         transaction.set_metadata(metadata)
         return transaction
@@ -219,7 +220,8 @@ class DeltaReplay:
         names = files.locations.to_pylist()
         of_conversion = self._writer.plan_name or self._writer.root
         for row in np.flatnonzero(files.anew).tolist():
-            names[row] = rewritten_location(folder, uuid.uuid5(_NAMES, f"{of_conversion}|{names[row]}"))
+            name = uuid.uuid5(_NAMES, f"{of_conversion}|{names[row]}")
+            names[row] = rewritten_location(folder, self._writer.run.stamped(name))
         return pa.array(names, pa.string())
 
 

@@ -24,6 +24,7 @@ from deltaberg.migrate.delta_target import DeltaDesign
 from deltaberg.migrate.position import OPTIONS_KEY, PLAN_KEY, POSITION_KEY, TARGET_VERSION_KEY, Position
 from deltaberg.migrate.rewrite import InThisProcess, RewriteRunner
 from deltaberg.migrate.rewrite_queue import RewriteQueue
+from deltaberg.migrate.run_document import RunId
 from deltaberg.migrate.source import IcebergSource
 from deltaberg.storage import Storage
 from deltaberg.translate.history import iceberg_to_delta_operation
@@ -63,7 +64,7 @@ class DeltaWriter:
 
     plan_name: the plan document, relative to it. runner: who rewrites files; target_size: how large they should be.
     by_key: what equality deletes delete, where somebody else resolves them. on_commit: called by ``write`` as soon as
-    the version stands.
+    the version stands. run: whose names the new files get.
     """
 
     source: IcebergSource
@@ -78,6 +79,7 @@ class DeltaWriter:
     target_size: int | None = None
     by_key: Callable[[], AbstractContextManager[DeletedByKey | None]] = nullcontext
     on_commit: Callable[[], None] = _nothing
+    run: RunId = field(default_factory=RunId)
 
     def write(self) -> WrittenDelta:
         """Commit version 0. Raises DeltaConflict where a log appeared meanwhile; leaves nothing behind when it fails."""
@@ -121,6 +123,7 @@ class DeltaWriter:
             metadata=metadata,
             protocol=self.protocol(metadata),
             now_ms=lambda: self.clock_ms,
+            new_id=self.run.new,
         )
 
     def protocol(self, metadata: Metadata) -> Protocol:

@@ -80,7 +80,7 @@ class LocalEngine:
     """Does everything in this process."""
 
     def rewriting(self, storage: RecordingStorage, progress: Progress) -> RewriteRunner:
-        return InThisProcess()
+        return InThisProcess(new_id=storage.run.new)
 
     def parts_of(
         self,

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from deltaberg.delta.commit_json import read_action_lines
 from deltaberg.delta.errors import CorruptLog
 from deltaberg.delta.log_listing import list_log
 from deltaberg.delta.log_path import LogFile, LogFileKind, commit_name, log_folder
+from deltaberg.delta.snapshot import Snapshot
 from deltaberg.delta.table import DeltaTable
 from deltaberg.errors import Conflict, NotATable
 from deltaberg.iceberg.table import Table
@@ -23,7 +24,8 @@ class HeldPosition:
     untouched: the newest commit there is deltaberg's own. position: None where deltaberg did not write the table.
     only_notes: what others committed after it changes nothing: VACUUM tells the log when it begins and when it ends.
     cleaned_up: the first and last version since then whose commits are gone, where those that are left change nothing.
-    plan_name: the plan document it was written by, None where the table does not say.
+    plan_name: the plan document it was written by, None where the table does not say. iceberg, delta: the table, one of
+    the two.
     """
 
     position: Position | None
@@ -33,6 +35,8 @@ class HeldPosition:
     plan_name: str | None
     only_notes: bool = False
     cleaned_up: tuple[int, int] | None = None
+    iceberg: Table | None = field(default=None, repr=False)
+    delta: Snapshot | None = field(default=None, repr=False)
 
     def require(self, position: Position, *, options_text: str, root: str) -> None:
         """Raise Conflict unless the target holds exactly this position and nobody has changed it."""
@@ -90,6 +94,7 @@ def _of_iceberg(storage: Storage, root: str) -> HeldPosition | None:
         metadata_location=table.metadata_location,
         untouched=snapshot is not None and snapshot.summary.get(POSITION_KEY) == properties.get(POSITION_KEY),
         plan_name=properties.get(PLAN_KEY),
+        iceberg=table,
     )
 
 
@@ -111,6 +116,7 @@ def _of_delta(storage: Storage, root: str) -> HeldPosition | None:
         plan_name=configuration.get(PLAN_KEY),
         only_notes=since.only_notes,
         cleaned_up=since.cleaned_up,
+        delta=snapshot,
     )
 
 

@@ -12,6 +12,7 @@ from deltaberg.iceberg.create_table import create_table
 from deltaberg.iceberg.name_mapping import NAME_MAPPING_PROPERTY
 from deltaberg.iceberg.schema import Schema
 from deltaberg.iceberg.snapshot_builder import SnapshotBuilder
+from deltaberg.iceberg.surroundings import Surroundings
 from deltaberg.iceberg.transaction import Transaction
 from deltaberg.iceberg.types import arrow_type
 from deltaberg.migrate.iceberg_deletes import PositionDeleteFiles, PuffinVectors
@@ -20,6 +21,7 @@ from deltaberg.migrate.iceberg_target import IcebergDesign
 from deltaberg.migrate.locations import join
 from deltaberg.migrate.position import OPTIONS_KEY, PLAN_KEY, POSITION_KEY, SOURCE_VERSION_KEY, Position
 from deltaberg.migrate.rewrite import DeltaRewriter, InThisProcess, RewriteRunner
+from deltaberg.migrate.run_document import RunId
 from deltaberg.migrate.source import DeltaSource
 from deltaberg.storage import Storage
 from deltaberg.translate.decimal_bounds import may_be_rounded
@@ -48,6 +50,7 @@ class IcebergWriter:
     """Writes a design's version into a new Iceberg table at ``root``.
 
     plan_name: the plan document, relative to it. runner: who rewrites files; target_size: how large they should be.
+    run: whose names the new files get.
     """
 
     source: DeltaSource
@@ -61,6 +64,7 @@ class IcebergWriter:
     plan_name: str | None = None
     runner: RewriteRunner = field(default_factory=InThisProcess)
     target_size: int | None = None
+    run: RunId = field(default_factory=RunId)
 
     def write(self) -> WrittenIceberg:
         """Commit the first snapshot. Raises IcebergConflict where a table appeared meanwhile."""
@@ -115,6 +119,7 @@ class IcebergWriter:
             uuid=str(uuid.uuid5(_NAMESPACE, f"{self.position.app_id}|{self.root}")),
             timestamp_ms=self.clock_ms,
             last_column_id=self.design.last_column_id,
+            surroundings=Surroundings(new_uuid=lambda: str(self.run.new())),
         )
 
     def properties(self) -> dict[str, str]:
@@ -145,7 +150,8 @@ class IcebergWriter:
         """Where the deletes of one snapshot are collected. remembers: whether the sink can tell where each one stands."""
         kind = PuffinVectors if self.design.format_version >= 3 else PositionDeleteFiles
         spec_id = self.design.spec.spec_id
-        return kind(self.storage, join(self.root, "data"), spec_id=spec_id, remembers=remembers)
+        folder = join(self.root, "data")
+        return kind(self.storage, folder, spec_id=spec_id, new_id=self.run.new, remembers=remembers)
 
     def entries(
         self, source: DeltaSource, schema: StructType, translation: IcebergSchemaTranslation, *, keep_positions: bool

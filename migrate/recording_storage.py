@@ -9,24 +9,26 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from deltaberg.migrate.run_document import RunId
 from deltaberg.storage import FileInfo, Storage, StorageError
 from deltaberg.storage.protocol import Chunk, Probe
 
 
 class RecordingStorage:
-    """Passes everything on to another storage. Satisfies ``Storage``."""
+    """Passes everything on to another storage. Satisfies ``Storage``. run: whose names the files have."""
 
-    def __init__(self, storage: Storage) -> None:
+    def __init__(self, storage: Storage, run: RunId | None = None) -> None:
         self._storage = storage
+        self.run = RunId() if run is None else run
         self._written: dict[str, None] = {}
         self._known_folders: set[str] = set()
         self._made_folders: list[str] = []
         self._undecided: set[str] = set()
         self.has_kept = False
 
-    def __reduce__(self) -> tuple[type[RecordingStorage], tuple[Storage]]:
+    def __reduce__(self) -> tuple[type[RecordingStorage], tuple[Storage, RunId]]:
         """Another process records what it writes itself."""
-        return RecordingStorage, (self._storage,)
+        return RecordingStorage, (self._storage, self.run)
 
     def adopt(self, location: str) -> None:
         """Count a file that another process wrote as written through this storage."""
@@ -145,6 +147,9 @@ class RecordingStorage:
 
     def delete_unfinished(self, folder: str) -> None:
         self._storage.delete_unfinished(folder)
+
+    def delete_abandoned(self, folder: str) -> None:
+        self._storage.delete_abandoned(folder)
 
     def _will_write(self, location: str) -> None:
         self.create_folders(location)

@@ -62,6 +62,16 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
     return ByFolder(config, log)
 
 
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Tests marked ``campaign`` run only where the marker is asked for by name."""
+    if "campaign" in str(config.getoption("markexpr")):
+        return
+    left_out = [item for item in items if item.get_closest_marker("campaign")]
+    if left_out:
+        items[:] = [item for item in items if not item.get_closest_marker("campaign")]
+        config.hook.pytest_deselected(items=left_out)
+
+
 @pytest.fixture(autouse=True)
 def _nothing_is_put_on_disk(monkeypatch: pytest.MonkeyPatch) -> None:
     """No machine stops during a test; what is put on disk, and when, is what tests/deltaberg/test_disk_sync.py asks."""

@@ -6,7 +6,10 @@ ends behind the first storage whose fault was not reached. docs/reliability.md t
 
 from __future__ import annotations
 
+import functools
 import os
+import subprocess
+import sys
 import threading
 import uuid
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -25,7 +28,7 @@ from deltaberg.storage.protocol import Chunk, Probe
 T = TypeVar("T")
 READS = ("get", "get_range", "head", "exists", "present", "list", "probe", "open")
 WRITES = ("put", "put_if_absent", "create")
-CHANGES = (*WRITES, "delete", "create_folders", "delete_folder", "delete_unfinished")
+CHANGES = (*WRITES, "delete", "create_folders", "delete_folder", "delete_unfinished", "delete_abandoned")
 
 
 class Killed(BaseException):
@@ -208,7 +211,7 @@ class FaultStorage:
         if self._mode is Mode.KILLED_MIDWAY and place.startswith("/"):
             folder = os.path.dirname(place)
             os.makedirs(folder, exist_ok=True)
-            with open(os.path.join(folder, f".deltaberg-{uuid.uuid4().hex}.tmp"), "wb") as file:
+            with open(os.path.join(folder, f".deltaberg-{_dead_process()}-{uuid.uuid4().hex}.tmp"), "wb") as file:
                 file.write(b"half")
 
     def commit_begins(self, location: str) -> None:
@@ -228,6 +231,16 @@ class FaultStorage:
 
     def delete_unfinished(self, folder: str) -> None:
         self._call("delete_unfinished", folder, lambda: self._real.delete_unfinished(folder))
+
+    def delete_abandoned(self, folder: str) -> None:
+        self._call("delete_abandoned", folder, lambda: self._real.delete_abandoned(folder))
+
+
+@functools.cache
+def _dead_process() -> str:
+    """The mark of a process that has ended."""
+    code = "from deltaberg.storage import process_mark; print(process_mark())"
+    return subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True).stdout.strip()
 
 
 def every_fault(

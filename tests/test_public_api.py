@@ -16,8 +16,10 @@ EXPORTS = [
     "DeltabergError",
     "HistoryReport",
     "Inspection",
+    "Interrupted",
     "NotATable",
     "Plan",
+    "RollbackReport",
     "TableScan",
     "Unsupported",
     "UsageError",
@@ -27,6 +29,7 @@ EXPORTS = [
     "history",
     "inspect",
     "plan",
+    "rollback",
     "scan",
     "verify",
 ]
@@ -52,6 +55,7 @@ def test_results_are_frozen_dataclasses_with_a_json_form() -> None:
         deltaberg.HistoryReport,
         deltaberg.Inspection,
         deltaberg.Plan,
+        deltaberg.RollbackReport,
         deltaberg.VerifyReport,
     ):
         assert dataclasses.is_dataclass(result)

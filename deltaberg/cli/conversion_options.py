@@ -77,6 +77,14 @@ IcebergCompat = Annotated[
 EngineChoice = Annotated[
     EngineName, typer.Option("--engine", help="Who rewrites files that cannot be shared.", metavar="auto|local|spark")
 ]
+Clean = Annotated[
+    bool,
+    typer.Option(
+        "--clean",
+        help="First remove what unfinished conversions to this target left, also where nothing proves that they are dead; "
+        "only those that surely run are spared. Each file is named.",
+    ),
+]
 TargetFileSize = Annotated[
     str | None,
     typer.Option(

@@ -33,6 +33,7 @@ def convert(
     ref: options.Ref = None,
     as_of: options.AsOf = None,
     relocate: options.Relocate = None,
+    clean: choices.Clean = False,
     json: options.Json = False,
     verbose: options.Verbose = False,
 ) -> None:
@@ -42,6 +43,9 @@ def convert(
 
     Exit code 3, and nothing written, when something cannot be carried as asked: deltaberg plan says what. Of a history, the
     versions that were committed before stand.
+
+    What a conversion left that died is removed by the next one, once it can never be committed; deltaberg rollback takes
+    everything back.
 
     \b
     Example:
@@ -71,6 +75,7 @@ def convert(
                 target_file_size=target_file_size,
             ),
             progress=bar,
+            clean=clean,
             **where(version=version, snapshot_id=snapshot_id, ref=ref, as_of=as_of, relocate=relocate),
         )
     warn(result)
@@ -81,10 +86,14 @@ def convert(
 
 
 def warn(result: ConvertResult) -> None:
-    """What went wrong after the commit, one line each on standard error."""
+    """What was put right, what was removed and what went wrong after the commit, one line each on standard error."""
     from deltaberg.cli.console import stderr
 
     err = stderr()
+    for location in result.repaired:
+        err.print(f"deltaberg: put right: {location}", soft_wrap=True)
+    for location in result.removed:
+        err.print(f"deltaberg: removed, left by an unfinished conversion: {location}", soft_wrap=True)
     for item in result.warnings:
         err.print(f"deltaberg: warning: {item.code}: {item.what}: {item.reason} {item.remedy}", soft_wrap=True)
 

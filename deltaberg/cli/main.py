@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import functools
 import os
+import signal
 import sys
+import threading
 import traceback
-from collections.abc import Sequence
-from typing import Annotated
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Annotated, NoReturn
 
 import typer
 import typer.main
@@ -17,13 +21,15 @@ from deltaberg.cli.history import history
 from deltaberg.cli.inspect import inspect
 from deltaberg.cli.options import Invocation
 from deltaberg.cli.plan import plan
+from deltaberg.cli.rollback import rollback
 from deltaberg.cli.scan import scan
 from deltaberg.cli.verify import verify
-from deltaberg.errors import DeltabergError, Unsupported
+from deltaberg.errors import DeltabergError, Interrupted, Unsupported
 
 EXIT_FAILED = 1
 EXIT_USAGE = 2
 EXIT_INTERRUPTED = 130
+EXIT_TERMINATED = 143
 
 # Typer does not export its usage error, and newer versions carry their own copy of Click's.
 _USAGE_ERROR: type[Exception] = typer.BadParameter.__mro__[1]
@@ -32,7 +38,7 @@ app = typer.Typer(
     name="deltaberg",
     help="One set of data files, two table formats: convert between Apache Iceberg and Delta Lake, never silently wrong.",
     epilog="Exit codes: 0 done; 1 failed; 2 usage; 3 refused, the plan says why; 4 verification found a difference; "
-    "5 conflict or drift.",
+    "5 conflict or drift; 130 interrupted; 143 terminated.",
     add_completion=False,
     rich_markup_mode=None,
     pretty_exceptions_enable=False,
@@ -57,8 +63,27 @@ def _deltaberg(
         typer.echo(context.get_help())
 
 
-for command in (inspect, scan, history, plan, convert, verify):
-    app.command()(command)
+class _Stopped(BaseException):
+    """An interrupt on its way past Typer, which would make a bare exit code of it."""
+
+
+def _stoppable(command: Callable[..., None]) -> Callable[..., None]:
+    @functools.wraps(command)
+    def stoppable(*arguments: object, **options: object) -> None:
+        try:
+            command(*arguments, **options)
+        except KeyboardInterrupt as error:
+            raise _Stopped from error
+
+    return stoppable
+
+
+for command in (inspect, scan, history, plan, convert, verify, rollback):
+    app.command()(_stoppable(command))
+
+
+class Terminated(KeyboardInterrupt):
+    """SIGTERM came: what cleans up after Ctrl-C cleans up after this."""
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
@@ -66,7 +91,26 @@ def main(arguments: Sequence[str] | None = None) -> None:
     invocation = Invocation()
     # A defect of ours ends the process by itself, with exit code 1: only its report is changed.
     sys.excepthook = lambda kind, error, trace: _report_defect(invocation, error)
-    sys.exit(run(sys.argv[1:] if arguments is None else arguments, invocation))
+    with _terminable():
+        code = run(sys.argv[1:] if arguments is None else arguments, invocation)
+    sys.exit(code)
+
+
+@contextmanager
+def _terminable() -> Iterator[None]:
+    """Meanwhile SIGTERM is raised in the main thread, as Ctrl-C is."""
+
+    def end(number: int, frame: object) -> NoReturn:
+        raise Terminated
+
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = signal.signal(signal.SIGTERM, end)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
 
 
 def run(arguments: Sequence[str], invocation: Invocation) -> int:
@@ -84,9 +128,8 @@ def run(arguments: Sequence[str], invocation: Invocation) -> int:
         # The reader of a pipe left; what is still buffered has nowhere to go.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return EXIT_FAILED
-    except (KeyboardInterrupt, typer.Abort):
-        print("deltaberg: interrupted", file=sys.stderr)
-        return EXIT_INTERRUPTED
+    except (KeyboardInterrupt, _Stopped, typer.Abort) as error:
+        return _interrupted(invocation, error)
     except RecursionError as error:
         return _failed(invocation, "the metadata is nested too deeply to be read", error, EXIT_FAILED)
     except MemoryError as error:
@@ -102,10 +145,29 @@ def _failed(invocation: Invocation, text: str, error: BaseException, code: int) 
         from deltaberg.cli.console import print_json
 
         known = {name: getattr(error, name, None) for name in ("table", "version", "path", "feature")}
+        if isinstance(error, Interrupted):
+            known["outcome"] = error.outcome
         kind = type(error).__name__
         refused = {"plan": error.plan.to_json()} if code == Unsupported.exit_code and hasattr(error, "plan") else {}
         print_json({"error": {"type": kind, "message": text, "exit_code": code, **known}, **refused})
     return code
+
+
+def _interrupted(invocation: Invocation, error: BaseException) -> int:
+    """One line that says what stands, where the command knows."""
+    causes = tuple(_causes(error))
+    code = EXIT_TERMINATED if any(isinstance(each, Terminated) for each in causes) else EXIT_INTERRUPTED
+    told = next((each for each in causes if isinstance(each, Interrupted)), None)
+    if told is not None:
+        return _failed(invocation, f"interrupted: {told.message}", told, code)
+    return _failed(invocation, "interrupted", causes[-1], code)
+
+
+def _causes(error: BaseException | None) -> Iterator[BaseException]:
+    """The error, and what it was raised for; typer turns an interrupt into an error of its own."""
+    while error is not None:
+        yield error
+        error = error.__cause__ or error.__context__
 
 
 def _report_defect(invocation: Invocation, error: BaseException) -> None:

@@ -11,6 +11,7 @@ from deltaberg.storage.errors import (
 )
 from deltaberg.storage.location import absolute_location, canonical_location
 from deltaberg.storage.object_storage import open_storage
+from deltaberg.storage.process_mark import is_dead, process_mark
 from deltaberg.storage.protocol import FileInfo, Storage
 
 __all__ = [
@@ -25,5 +26,7 @@ __all__ = [
     "UnusableLocation",
     "absolute_location",
     "canonical_location",
+    "is_dead",
     "open_storage",
+    "process_mark",
 ]

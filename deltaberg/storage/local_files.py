@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import errno
 import os
+import re
 import stat
+import time
 import uuid
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
@@ -13,9 +15,12 @@ import pyarrow as pa
 
 from deltaberg.storage.disk_sync import DiskSync, sync_file, sync_folder, sync_handle
 from deltaberg.storage.errors import AlreadyExists, NotDurable, NotFound, PermissionDenied, StorageError
+from deltaberg.storage.process_mark import PROCESS_MARK, is_dead, process_mark
 from deltaberg.storage.protocol import Chunk
 
 _STAGED_PREFIX, _STAGED_SUFFIX = ".deltaberg-", ".tmp"
+_STAGED = re.compile(rf"\.deltaberg-(?:(?P<mark>{PROCESS_MARK})-)?[0-9a-f]{{32}}\.tmp")
+_LONG_AGO_S = 24 * 3600
 
 
 class LocalFiles:
@@ -196,18 +201,27 @@ class LocalFiles:
 
     def delete_unfinished(self, path: str) -> None:
         """Delete the staged files of a folder, whoever began them."""
+        for name in self._staged(path):
+            _discard(os.path.join(path, name))
+
+    def delete_abandoned(self, path: str) -> None:
+        """Delete the staged files whose processes have died; where that cannot be told, those untouched for a day."""
+        for name in self._staged(path):
+            staged = _STAGED.fullmatch(name)
+            if staged is not None and _is_abandoned(os.path.join(path, name), staged["mark"]):
+                _discard(os.path.join(path, name))
+
+    def _staged(self, path: str) -> tuple[str, ...]:
         with _told("list", path):
             names = os.listdir(path) if os.path.isdir(path) else []
-        for name in names:
-            if name.startswith(_STAGED_PREFIX) and name.endswith(_STAGED_SUFFIX):
-                _discard(os.path.join(path, name))
+        return tuple(name for name in names if name.startswith(_STAGED_PREFIX) and name.endswith(_STAGED_SUFFIX))
 
     def _stage(self, path: str) -> str:
         if not os.path.basename(path):
             raise StorageError(f"Cannot write {path!r}: it names a folder (expected a file)", path=path)
         self.create_folders(path)
         folder = os.path.dirname(path)
-        return os.path.join(folder, f"{_STAGED_PREFIX}{uuid.uuid4().hex}{_STAGED_SUFFIX}")
+        return os.path.join(folder, f"{_STAGED_PREFIX}{process_mark()}-{uuid.uuid4().hex}{_STAGED_SUFFIX}")
 
 
 def _walk(
@@ -280,6 +294,16 @@ def _write(path: str, data: bytes | Iterable[Chunk]) -> None:
             file.writelines(data)
         file.flush()
         sync_handle(file.fileno())
+
+
+def _is_abandoned(staged: str, mark: str | None) -> bool:
+    dead = None if mark is None else is_dead(mark)
+    if dead is not None:
+        return dead
+    try:
+        return time.time() - os.stat(staged).st_mtime > _LONG_AGO_S
+    except OSError:
+        return False
 
 
 def _discard(staged: str) -> None:

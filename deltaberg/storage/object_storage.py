@@ -142,6 +142,11 @@ class ObjectStorage:
         if isinstance(files, LocalFiles):
             files.delete_unfinished(place)
 
+    def delete_abandoned(self, folder: str) -> None:
+        files, place = self._at(folder)
+        if isinstance(files, LocalFiles):
+            files.delete_abandoned(place)
+
     def _at(self, location: str) -> tuple[LocalFiles | RemoteObjects, str]:
         place = self._relocation.resolve(location)
         return (self._local if place.startswith("/") else self._objects()), place

@@ -132,3 +132,8 @@ class Storage(Protocol):
         An object store shows nothing of an upload that was not finished; its own rules take that away.
         """
         ...
+
+    def delete_abandoned(self, folder: str) -> None:
+        """The same where others may be writing: only what belongs to a process that has surely died, or that nobody has
+        touched for a day."""
+        ...

@@ -85,7 +85,7 @@ def distributed(
     if target is not None:
         storage, root = target
         staging = Staging.below(
-            source.storage, join(root, HIDDEN_FOLDER if isinstance(source, IcebergSource) else "data")
+            source.storage, join(root, HIDDEN_FOLDER if isinstance(source, IcebergSource) else "data"), storage.run
         )
         storage.create_folders(join(staging.folder, "x"))
     try:

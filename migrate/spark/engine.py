@@ -67,7 +67,7 @@ class SparkEngine:
         if source.snapshot is None:
             yield None
             return
-        staging = Staging.below(storage, folder)
+        staging = Staging.below(storage, folder, storage.run)
         storage.create_folders(join(staging.folder, "x"))
         try:
             staged = resolve_equality_deletes(

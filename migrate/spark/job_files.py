@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import uuid
 from contextlib import suppress
 
 from deltaberg.migrate.locations import join
@@ -17,7 +16,7 @@ class JobFiles:
     """
 
     def __init__(self, storage: RecordingStorage) -> None:
-        self.name = uuid.uuid4().hex
+        self.name = storage.run.new().hex
         self._storage = storage
         self._folders: list[str] = []
         self._kept: set[str] = set()

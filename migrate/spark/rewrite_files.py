@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import uuid
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -54,7 +53,7 @@ class InSparkTasks:
         total = sum(unit.size for unit in units)
         files = sum(unit.files.num_rows for unit in units)
         tasks = task_units(units, total, parallelism(self.work.session))
-        folder = join(rewrite.target.folder, f"{JOB_FOLDER}{uuid.uuid4().hex}")
+        folder = join(rewrite.target.folder, f"{JOB_FOLDER}{self.storage.run.new().hex}")
         for unit in units:
             if unit.location is not None:
                 self.storage.create_folders(unit.location)

@@ -6,7 +6,6 @@ Every attempt of a task writes under its own name, and only what the accepted at
 from __future__ import annotations
 
 import pickle
-import uuid
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass, replace
@@ -21,6 +20,7 @@ from deltaberg.migrate.locations import join
 from deltaberg.migrate.recording_storage import RecordingStorage
 from deltaberg.migrate.rewrite import NO_DELETES
 from deltaberg.migrate.rewrite_queue import Rewritten
+from deltaberg.migrate.run_document import RunId
 from deltaberg.storage import Storage, StorageError
 
 STAGING_FOLDER: Final = "staging-"
@@ -42,9 +42,9 @@ class Staging:
     folder: str
 
     @classmethod
-    def below(cls, storage: Storage, folder: str) -> Staging:
-        """A new one; nothing is written yet."""
-        return cls(storage=storage, folder=join(folder, f"{STAGING_FOLDER}{uuid.uuid4().hex}"))
+    def below(cls, storage: Storage, folder: str, run: RunId) -> Staging:
+        """A new one, of a conversion; nothing is written yet."""
+        return cls(storage=storage, folder=join(folder, f"{STAGING_FOLDER}{run.new().hex}"))
 
     def put(self, name: str, value: object) -> Place:
         """Keep a value; where it is."""

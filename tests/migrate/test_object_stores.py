@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import itertools
 import json
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
-from urllib.request import Request, urlopen
 
 import pyarrow as pa
 import pytest
@@ -17,6 +15,7 @@ import deltaberg
 from deltaberg.iceberg.live_files import data_files
 from deltaberg.iceberg.table import Table
 from deltaberg.storage import open_storage
+from tests.buckets import buckets
 
 ROWS = (
     pa.table({"id": [1, 2, 3], "p": ["a b", "ü%", "x"]}),
@@ -27,31 +26,9 @@ WANTED = pa.concat_tables(ROWS)
 
 @pytest.fixture(scope="module")
 def bucket() -> Iterator[Callable[[], str]]:
-    """``bucket()``: the URL of a new one, in a server of this process that behaves like S3, conditional writes included."""
-    from moto.server import ThreadedMotoServer
-
-    server = ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
-    server.start()
-    host, port = server.get_host_and_port()
-    endpoint, numbers = f"http://{host}:{port}", itertools.count()
-    with pytest.MonkeyPatch.context() as patch:
-        for name, value in {
-            "AWS_ENDPOINT_URL": endpoint,
-            "AWS_ALLOW_HTTP": "true",
-            "AWS_ACCESS_KEY_ID": "key",
-            "AWS_SECRET_ACCESS_KEY": "secret",
-            "AWS_REGION": "us-east-1",
-            "AWS_EC2_METADATA_DISABLED": "true",
-        }.items():
-            patch.setenv(name, value)
-
-        def create() -> str:
-            name = f"bucket-{next(numbers)}"
-            with urlopen(Request(f"{endpoint}/{name}", method="PUT")):
-                return f"s3://{name}"
-
+    """``bucket()``: the URL of a new one."""
+    with buckets() as create:
         yield create
-    server.stop()
 
 
 @pytest.fixture(scope="module")
