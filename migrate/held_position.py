@@ -10,6 +10,7 @@ from deltaberg.delta.log_listing import list_log
 from deltaberg.delta.log_path import LogFile, LogFileKind, commit_name, log_folder
 from deltaberg.delta.table import DeltaTable
 from deltaberg.errors import Conflict, NotATable
+from deltaberg.iceberg.errors import AmbiguousMetadata
 from deltaberg.iceberg.table import Table
 from deltaberg.migrate.position import OPTIONS_KEY, PLAN_KEY, POSITION_KEY, TARGET_VERSION_KEY, Position
 from deltaberg.migrate.source import TableFormat
@@ -82,6 +83,12 @@ def _of_iceberg(storage: Storage, root: str) -> HeldPosition | None:
         table = Table.open(root, storage)
     except NotATable:
         return None
+    except AmbiguousMetadata as error:
+        raise Conflict(
+            f"Cannot use {root}: somebody else has committed to it since deltaberg wrote it: {error.message}; to write the "
+            "table once more, choose another --target",
+            path=root,
+        ) from error
     properties = table.metadata.properties
     snapshot = table.metadata.current_snapshot
     return HeldPosition(
