@@ -174,9 +174,11 @@ class _Job:
             return None
         if held.position.version is None or held.plan_name is None:
             return None
-        if replace(held.position, version=position.version, schema_id=position.schema_id) != position:
+        if replace(
+            position, version=held.position.version, schema_id=held.position.schema_id, fingerprint=None
+        ) != replace(held.position, fingerprint=None):
             return None
-        if held.position == position or not held.untouched or held.options_text != self._options_text():
+        if held.position.is_same_state(position) or not held.untouched or held.options_text != self._options_text():
             return None
         if not held.plan_name.startswith(_plan_prefix(position)):
             return None
@@ -186,7 +188,7 @@ class _Job:
         return _Begun(snapshot_id=held.position.version, schema_id=held.position.schema_id, plan_name=held.plan_name)
 
     def _already_there(self, held: HeldPosition, position: Position) -> ConvertResult:
-        held.require(position, options_text=self._options_text(), root=self.root)
+        held.require(position, options_text=self._options_text(), root=self.root, source=self.source)
         made = Plan(source=describe_source(self.source), target={"format": self.to.value, "location": self.root})
         return ConvertResult(
             plan=made,
