@@ -1,6 +1,7 @@
 """``_last_checkpoint``: where a recent checkpoint is. PROTOCOL "Last Checkpoint File".
 
-It is a hint and no more: it may be stale, damaged or point nowhere, and the log is right.
+It is a hint and no more: it may be stale, damaged or name a checkpoint that is gone, and the log is right. Only a version
+beyond the end of the log means something: its end is lost (``log_listing.find_segment``).
 """
 
 from __future__ import annotations

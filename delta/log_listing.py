@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from deltaberg.delta.errors import CorruptLog
 from deltaberg.delta.last_checkpoint import LastCheckpoint, read_hint
 from deltaberg.delta.log_path import (
     LAST_CHECKPOINT,
@@ -42,7 +43,15 @@ def find_segment(storage: Storage, log_folder: str, *, version: int | None = Non
             files = list_log(storage, log_folder, start=hint.version)
             if any(version is None or number <= version for number in complete_checkpoints(files)):
                 return build_segment(files, version=version)
-    return build_segment(list_log(storage, log_folder), version=version)
+    segment = build_segment(list_log(storage, log_folder), version=version)
+    if hint is not None and version is None and hint.version > segment.version:
+        raise CorruptLog(
+            f"Cannot open the newest version: {LAST_CHECKPOINT} names version {hint.version}, and the log ends at version "
+            f"{segment.version}; restore what is missing, or open version {segment.version}, the newest one that is whole",
+            version=hint.version,
+            path=f"{log_folder}/{LAST_CHECKPOINT}",
+        )
+    return segment
 
 
 def _probed_segment(storage: Storage, log_folder: str, hint: LastCheckpoint, version: int | None) -> LogSegment | None:
@@ -81,6 +90,9 @@ def _probed_segment(storage: Storage, log_folder: str, hint: LastCheckpoint, ver
     if version is None:
         latest_ms = max(file.modified_ms for file in found.files)
         if any(number > newest for number in after) or found.changed_ms > latest_ms + _FOLDER_LAG_MS:
+            return None
+        # A checksum of a commit that is missing: the listing says what is there.
+        if storage.probe(log_folder, [checksum_name(newest + 1)]).files:
             return None
     checksum = storage.probe(log_folder, [checksum_name(target)])
     files += [file for file in map(_log_file, () if checksum is None else checksum.files) if file is not None]

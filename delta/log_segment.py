@@ -73,6 +73,8 @@ def build_segment(files: Sequence[LogFile], *, version: int | None = None) -> Lo
     if not commits and not checkpoints:
         raise NotADeltaTable("Cannot open the Delta table: its log holds no commit and no complete checkpoint")
     newest = max((*commits, *checkpoints))
+    if version is None:
+        _require_end(files, newest)
     target = newest if version is None else version
     if target > newest or target < 0:
         raise VersionNotFound(
@@ -87,6 +89,19 @@ def build_segment(files: Sequence[LogFile], *, version: int | None = None) -> Lo
         commit=commits.get(target),
         checksum=next((file for file in files if file.kind is LogFileKind.CHECKSUM and file.version == target), None),
     )
+
+
+def _require_end(files: Sequence[LogFile], newest: int) -> None:
+    """Raise CorruptLog for a log whose end is lost: whatever a file is of was committed before the file was written."""
+    last = max(files, key=lambda file: file.version if file.end_version is None else file.end_version)
+    version = last.version if last.end_version is None else last.end_version
+    if version > newest:
+        raise CorruptLog(
+            f"Cannot open the newest version: {commit_name(version)} is missing, although the log holds {last.name}; restore "
+            f"the commit, or open version {newest}, the newest one that is whole",
+            version=version,
+            path=commit_name(version),
+        )
 
 
 def _deltas(

@@ -15,6 +15,7 @@ from deltaberg.delta.add_file import add_rows_with_stats, table_add_schema
 from deltaberg.delta.checkpoint_reader import CheckpointPart, CheckpointReader
 from deltaberg.delta.checksum import FileTotals, read_checksum
 from deltaberg.delta.column_mapping import ColumnMapping
+from deltaberg.delta.commit_fingerprint import commit_fingerprint
 from deltaberg.delta.commit_json import FileActions, LoggedAction, parse_file_actions, read_action_lines
 from deltaberg.delta.errors import CorruptLog, DeltaError, VersionNotFound
 from deltaberg.delta.history import CommitActions, read_commit
@@ -133,6 +134,13 @@ class Snapshot:
         stated = None if self._checksum is None else self._checksum.in_commit_timestamp
         with error_context(table=self.table_root):
             return commit_timestamp(self.storage, self.segment, self.protocol, self.metadata, checksum_ms=stated)
+
+    @cached_property
+    def commit_fingerprint(self) -> str | None:
+        """What tells the version's commit from another one of the same number; None where the log has lost the commit."""
+        with suppress(NotFound):
+            return None if self.segment.commit is None else commit_fingerprint(self.storage, self.segment.commit)
+        return None
 
     def changes(self, version: int) -> CommitActions:
         """The actions of a later or earlier commit, read with the protocol and metadata of this version.

@@ -3,6 +3,7 @@
 IcebergError(DeltabergError)                    exit 1   something failed
 ├── CorruptMetadata                             exit 1   a file contradicts the specification; names file and field
 ├── InvalidIcebergRequest (UsageError)          exit 2   the caller asks for what the specification forbids
+│   └── AmbiguousMetadata                       exit 2   several metadata files of a folder could be current: name one
 ├── UnsupportedIcebergFeature (Unsupported)     exit 3   a feature that cannot be read or written exactly
 ├── IcebergConflict (Conflict)                  exit 5   somebody else committed what this commit depends on
 ├── IcebergCommitStateUnknown                   exit 1   a commit may or may not have happened: touch nothing
@@ -49,6 +50,10 @@ class CorruptMetadata(IcebergError):
 
 class InvalidIcebergRequest(IcebergError, UsageError):
     """A request that the specification forbids for this table: a bad schema change, an unknown snapshot id."""
+
+
+class AmbiguousMetadata(InvalidIcebergRequest):
+    """A table was asked for by its folder, in which several metadata files could be current."""
 
 
 class UnsupportedIcebergFeature(IcebergError, Unsupported):

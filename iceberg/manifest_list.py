@@ -147,12 +147,19 @@ def read_manifest_list(storage: Storage, snapshot: Snapshot, metadata: TableMeta
     path = snapshot.manifest_list
     data = storage.get(path)
     with error_context(path=path):
-        return parse_manifest_list(data, metadata)
+        return parse_manifest_list(data, metadata, snapshot)
 
 
-def parse_manifest_list(data: bytes, metadata: TableMetadata) -> tuple[ManifestFile, ...]:
-    """The manifests of a list that is in memory; relative locations are resolved as version 4 defines."""
+def parse_manifest_list(
+    data: bytes, metadata: TableMetadata, snapshot: Snapshot | None = None
+) -> tuple[ManifestFile, ...]:
+    """The manifests of a list that is in memory; relative locations are resolved as version 4 defines.
+
+    snapshot: whose list it is; a list that says it is of another snapshot, or of another attempt to commit it, is corrupt.
+    """
     header = read_header(data)
+    if snapshot is not None:
+        _check_snapshot(header, snapshot)
     version = header.text("format-version")
     relative = metadata.format_version >= RELATIVE_LOCATIONS
     manifests = []
@@ -167,7 +174,23 @@ def parse_manifest_list(data: bytes, metadata: TableMetadata) -> tuple[ManifestF
                 )
                 path = fixed(metadata.location, path)
             manifests.append(_manifest_file(values, path))
+    if snapshot is not None and snapshot.sequence_number:
+        for manifest in manifests:
+            if manifest.sequence_number > snapshot.sequence_number:
+                expected = f"at most {snapshot.sequence_number}, that of snapshot {snapshot.snapshot_id}"
+                raise _invalid("sequence_number", expected, manifest.sequence_number)
     return tuple(manifests)
+
+
+def _check_snapshot(header: AvroHeader, snapshot: Snapshot) -> None:
+    """Compare what the list says of itself, where it does, with the snapshot that names it."""
+    for key, expected in (("snapshot-id", snapshot.snapshot_id), ("sequence-number", snapshot.sequence_number)):
+        text = header.text(key)
+        if text is None or not text.lstrip("-").isdecimal() or not expected:
+            continue
+        # Some writers state ids as unsigned numbers.
+        if (int(text) - expected) % 2**64:
+            raise _invalid(key, f"{expected}, since the table's metadata names this list for that snapshot", text)
 
 
 def _inline(storage: Storage, path: str, snapshot: Snapshot, metadata: TableMetadata) -> ManifestFile:

@@ -77,6 +77,9 @@ class _Inheritance:
         declared = source.properties.get("content")
         if declared is not None and _CONTENTS.get(declared) is not manifest.content:
             raise _invalid("content", f"a manifest of {manifest.content.name.lower()}, as the list says", declared)
+        spec_id = source.properties.get("partition-spec-id")
+        if spec_id is not None and spec_id.isdecimal() and int(spec_id) != manifest.partition_spec_id:
+            raise _invalid("partition-spec-id", f"{manifest.partition_spec_id}, as the list says", spec_id)
 
     def resolve(self, entries: pa.StructArray) -> pa.RecordBatch:
         """The batch of some entries, the next ones in file order."""
@@ -153,6 +156,9 @@ class _Inheritance:
         numbers = _inherited(entries.field("sequence_number"), status, self.sequence_number)
         if numbers.null_count and pc.any(pc.and_(pc.is_null(numbers), pc.not_equal(status, DELETED))).as_py():
             raise _invalid("sequence_number", "a number for every existing file", "null")
+        highest = pc.max(numbers).as_py()
+        if self.sequence_number > 0 and highest is not None and highest > self.sequence_number:
+            raise _invalid("sequence_number", f"at most {self.sequence_number}, that of the manifest", highest)
         return numbers
 
     def _locations(self, paths: pa.Array) -> pa.Array:

@@ -3,14 +3,20 @@
 Names: ``v<N>.metadata.json`` of file system tables, ``<N>-<uuid>.metadata.json`` of catalogs, gzipped ones with
 ``.gz.metadata.json`` or ``.metadata.json.gz``. ``version-hint.text`` holds a version or a name's stem and may be
 stale or absent.
+
+What the names leave open, the metadata logs prove or nothing does: each commit appends the file it started from to
+``metadata-log`` (section "Table Metadata Fields"), so a file whose log names another one of the same table is newer.
 """
 
 from __future__ import annotations
 
 import re
+from collections import Counter
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from deltaberg.iceberg.errors import CorruptMetadata, IcebergError, NotAnIcebergTable
+from deltaberg.iceberg.errors import AmbiguousMetadata, CorruptMetadata, NotAnIcebergTable
+from deltaberg.iceberg.table_metadata import TableMetadata
 from deltaberg.iceberg.table_metadata_json import read_metadata
 from deltaberg.storage import NotFound, Storage
 
@@ -78,9 +84,12 @@ def read_version_hint(storage: Storage, folder: str) -> str | None:
 def find_metadata(storage: Storage, folder: str) -> str:
     """The location of the current metadata file of the table in a folder.
 
-    Among versioned names the highest is current, since each was committed on top of the one before. A hint decides
-    where it names a file of a catalog. Raises NotAnIcebergTable when there is none, CorruptMetadata when a newer file
-    than those present must have existed, IcebergError when several could be current.
+    Of versioned names the highest is current, since each was committed on top of the one before; of a catalog's names
+    the highest, unless another line of commits may have taken its place. A hint that spells out a file settles which of
+    several files of its number counts, but it may be stale.
+
+    Raises NotAnIcebergTable when there is none, CorruptMetadata when a newer file than those present must have existed,
+    AmbiguousMetadata when several could be current and their metadata does not prove which is.
     """
     for metadata_folder in (join_location(folder, METADATA_FOLDER), folder):
         # The hint follows the file it names: read before the listing, it cannot be ahead of it while others commit.
@@ -89,28 +98,29 @@ def find_metadata(storage: Storage, folder: str) -> str:
         if names:
             break
     known = [parsed for parsed in map(MetadataName.parse, names) if parsed is not None]
+    heads = [name for from_catalog in (False, True) for name in _highest(known, from_catalog)]
     if hint is not None and not hint.isdecimal():
-        named = [f"{hint}{suffix}" for suffix in _SUFFIXES if f"{hint}{suffix}" in names]
-        if len(named) == 1:
-            return join_location(metadata_folder, named[0])
-    if not known:
+        hinted = [f"{hint}{suffix}" for suffix in _SUFFIXES if f"{hint}{suffix}" in names]
+        if len(hinted) == 1:
+            heads = [*hinted, *(name for name in heads if not _share_number(name, hinted[0]))]
+    if not heads:
         found = f", only {names[0]}: name that file itself" if names else ""
         raise NotAnIcebergTable(
             f"Cannot open {folder} as an Iceberg table: no metadata file v<N>.metadata.json or "
             f"<N>-<uuid>.metadata.json was found{found}",
             path=folder,
         )
-    versioned = [item for item in known if not item.from_catalog]
-    if hint is not None and hint.isdecimal() and versioned:
-        newest = max(item.version for item in versioned)
-        if int(hint) > newest:
-            raise CorruptMetadata(
-                f"Cannot open {folder}: {VERSION_HINT} says version {hint} and the newest metadata file is of version "
-                f"{newest}; the newer file is missing",
-                path=join_location(metadata_folder, VERSION_HINT),
-            )
-        known = versioned
-    return join_location(metadata_folder, _newest(storage, metadata_folder, known))
+    newest = max((item.version for item in known if not item.from_catalog), default=None)
+    if hint is not None and hint.isdecimal() and newest is not None and int(hint) > newest:
+        raise CorruptMetadata(
+            f"Cannot open {folder}: {VERSION_HINT} says version {hint} and the newest metadata file is of version "
+            f"{newest}; the newer file is missing",
+            path=join_location(metadata_folder, VERSION_HINT),
+        )
+    files = _MetadataFiles(storage, metadata_folder, frozenset(names))
+    current = heads[0] if len(heads) == 1 else files.last(heads)
+    files.require_no_later_line(current, known)
+    return join_location(metadata_folder, current)
 
 
 def _metadata_names(storage: Storage, folder: str) -> list[str]:
@@ -119,26 +129,83 @@ def _metadata_names(storage: Storage, folder: str) -> list[str]:
     return [name for name in names if _METADATA_FILE.fullmatch(name)]
 
 
-def _newest(storage: Storage, folder: str, known: list[MetadataName]) -> str:
-    """The newest of several metadata files: highest version of each scheme, ties settled by the metadata logs."""
-    candidates: list[str] = []
-    for from_catalog in (False, True):
-        scheme = [item for item in known if item.from_catalog is from_catalog]
-        if scheme:
-            highest = max(item.version for item in scheme)
-            candidates += [item.name for item in scheme if item.version == highest]
-    if len(candidates) == 1:
-        return candidates[0]
-    logged: set[str] = set()
-    for name in candidates:
-        location = join_location(folder, name)
-        metadata = read_metadata(storage.get(location), table_location=folder, path=location)
-        logged.update(entry.metadata_file.rpartition("/")[2] for entry in metadata.metadata_log)
-    unlogged = [name for name in candidates if name not in logged]
-    if len(unlogged) != 1:
-        raise IcebergError(
-            f"Cannot tell which metadata file of {folder} is current: {', '.join(sorted(candidates))} could all be; "
-            "open the table by the name of one",
-            path=folder,
+def _highest(known: Sequence[MetadataName], from_catalog: bool) -> list[str]:
+    """The names with the highest version of one scheme."""
+    scheme = [item for item in known if item.from_catalog is from_catalog]
+    highest = max((item.version for item in scheme), default=0)
+    return [item.name for item in scheme if item.version == highest]
+
+
+def _share_number(name: str, other: str) -> bool:
+    """Whether two files have one number, of which only one can have been committed, or are one file."""
+    one, two = MetadataName.parse(name), MetadataName.parse(other)
+    if one is None or two is None:
+        return name == other
+    return (one.version, one.from_catalog) == (two.version, two.from_catalog)
+
+
+class _MetadataFiles:
+    """The metadata files of one folder, each read once at most and only where their names leave a doubt."""
+
+    __slots__ = ("_folder", "_names", "_read", "_storage")
+
+    def __init__(self, storage: Storage, folder: str, names: frozenset[str]) -> None:
+        self._storage, self._folder, self._names = storage, folder, names
+        self._read: dict[str, TableMetadata] = {}
+
+    def last(self, heads: Sequence[str]) -> str:
+        """The one that follows all others. Raises AmbiguousMetadata."""
+        last = [head for head in heads if all(other == head or self._follows(head, other) for other in heads)]
+        if len(last) != 1:
+            raise self._ambiguous(heads)
+        return last[0]
+
+    def require_no_later_line(self, current: str, known: Sequence[MetadataName]) -> None:
+        """Raise AmbiguousMetadata where a file of another line of a catalog's commits is later than ``current``.
+
+        Two files of one number are of two lines: a commit that lost a race left its file, or the table was dropped or
+        rolled back in its catalog and went on from a lower number. Only the former cannot be later.
+        """
+        numbers = Counter(item.version for item in known if item.from_catalog)
+        doubtful = [item for item in known if item.from_catalog and numbers[item.version] > 1 and item.name != current]
+        if not doubtful or not any(item.name == current and item.from_catalog for item in known):
+            return
+        logged = set(self._log(current))
+        latest = self._metadata(current).last_updated_ms
+        for item in sorted(doubtful, key=lambda item: item.version, reverse=True):
+            if item.name in logged:
+                continue
+            if self._metadata(item.name).last_updated_ms > latest:
+                raise self._ambiguous((current, item.name))
+            logged.update(self._log(item.name))
+
+    def _follows(self, later: str, earlier: str) -> bool:
+        uuids = {(self._metadata(name).table_uuid or "").lower() for name in (later, earlier)} - {""}
+        return len(uuids) < 2 and any(earlier == name for name in self._predecessors(later))
+
+    def _predecessors(self, name: str) -> Iterator[str]:
+        """The names in a file's log, then in the log of the oldest of them that is there, since logs are cut."""
+        read: set[str] = set()
+        at: str | None = name
+        while at is not None and at not in read:
+            read.add(at)
+            log = self._log(at)
+            yield from log
+            at = next((each for each in log if each in self._names), None)
+
+    def _log(self, name: str) -> list[str]:
+        return [entry.metadata_file.rpartition("/")[2] for entry in self._metadata(name).metadata_log]
+
+    def _metadata(self, name: str) -> TableMetadata:
+        if name not in self._read:
+            location = join_location(self._folder, name)
+            self._read[name] = read_metadata(self._storage.get(location), table_location=self._folder, path=location)
+        return self._read[name]
+
+    def _ambiguous(self, names: Sequence[str]) -> AmbiguousMetadata:
+        return AmbiguousMetadata(
+            f"Cannot tell which metadata file of {self._folder} is current: {' or '.join(sorted(names))} (a catalog may "
+            "have committed one of them, and none is known to follow the others); open the table by the path of the "
+            "file that its catalog names",
+            path=self._folder,
         )
-    return unlogged[0]

@@ -203,9 +203,11 @@ class _Job:
             return None
         if held.position.version is None or held.plan_name is None:
             return None
-        if replace(held.position, version=position.version, schema_id=position.schema_id) != position:
+        if replace(
+            position, version=held.position.version, schema_id=held.position.schema_id, fingerprint=None
+        ) != replace(held.position, fingerprint=None):
             return None
-        if held.position == position or not held.untouched or held.options_text != self._options_text():
+        if held.position.is_same_state(position) or not held.untouched or held.options_text != self._options_text():
             return None
         if not held.plan_name.startswith(_plan_prefix(position)):
             return None
@@ -221,7 +223,7 @@ class _Job:
         return delete_all_runs(storage, self.root, self.to, committed=committed)
 
     def _already_there(self, held: HeldPosition, position: Position, removed: list[str]) -> ConvertResult:
-        held.require(position, options_text=self._options_text(), root=self.root)
+        held.require(position, options_text=self._options_text(), root=self.root, source=self.source)
         storage = self.source.storage
         require_files(storage, self.root, held)
         repaired = repair_hint(storage, held)

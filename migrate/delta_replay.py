@@ -23,7 +23,7 @@ from deltaberg.iceberg.snapshot import Snapshot
 from deltaberg.migrate.delta_entries import HIDDEN_FOLDER, DeltaEntries, Rows, SourceFiles, write_vectors
 from deltaberg.migrate.delta_writer import VOUCHED, DeltaWriter, WrittenDelta, live_rows, rewritten_files
 from deltaberg.migrate.locations import join
-from deltaberg.migrate.position import POSITION_KEY, Position
+from deltaberg.migrate.position import POSITION_KEY, Position, schema_fingerprint
 from deltaberg.migrate.rewrite import rewritten_location
 from deltaberg.migrate.vector_copy import Vector
 from deltaberg.translate.data_files import encode_paths
@@ -106,8 +106,12 @@ class DeltaReplay:
 
     def _commit(self, version: int, before: _State) -> _State:
         writer, snapshot = self._writer, self._line.snapshots[version]
+        schema = self._line.schemas[version]
         position = replace(
-            writer.position, version=snapshot.snapshot_id, schema_id=self._line.schemas[version].schema_id
+            writer.position,
+            version=snapshot.snapshot_id,
+            schema_id=schema.schema_id,
+            fingerprint=schema_fingerprint(schema),
         )
         base = None if version == 0 else DeltaTable.open(writer.root, writer.storage).snapshot()
         repeats = self._line.repeats(version)

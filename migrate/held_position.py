@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
+from deltaberg.delta.commit_fingerprint import commit_fingerprint
 from deltaberg.delta.commit_json import read_action_lines
 from deltaberg.delta.errors import CorruptLog
 from deltaberg.delta.log_listing import list_log
@@ -11,10 +12,11 @@ from deltaberg.delta.log_path import LogFile, LogFileKind, commit_name, log_fold
 from deltaberg.delta.snapshot import Snapshot
 from deltaberg.delta.table import DeltaTable
 from deltaberg.errors import Conflict, NotATable
+from deltaberg.iceberg.errors import AmbiguousMetadata
 from deltaberg.iceberg.table import Table
 from deltaberg.migrate.position import OPTIONS_KEY, PLAN_KEY, POSITION_KEY, TARGET_VERSION_KEY, Position
-from deltaberg.migrate.source import TableFormat
-from deltaberg.storage import Storage
+from deltaberg.migrate.source import DeltaSource, Source, TableFormat
+from deltaberg.storage import NotFound, Storage
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,8 +40,11 @@ class HeldPosition:
     iceberg: Table | None = field(default=None, repr=False)
     delta: Snapshot | None = field(default=None, repr=False)
 
-    def require(self, position: Position, *, options_text: str, root: str) -> None:
-        """Raise Conflict unless the target holds exactly this position and nobody has changed it."""
+    def require(self, position: Position, *, options_text: str, root: str, source: Source | None = None) -> None:
+        """Raise Conflict unless the target holds exactly this position and nobody has changed it.
+
+        source: at that position; with it the message tells a source with another past from one that is at another state.
+        """
         if self.position is None:
             raise Conflict(f"Cannot write to {root}: it holds another table; choose another --target", path=root)
         if (self.position.format, self.position.uuid) != (position.format, position.uuid):
@@ -53,7 +58,8 @@ class HeldPosition:
                 f"Cannot use {root}: somebody else has committed to it since deltaberg wrote it; choose another --target",
                 path=root,
             )
-        if self.position != position:
+        if not self.position.is_same_state(position):
+            _require_same_past(self.position, position, source, root)
             raise Conflict(
                 f"Cannot write to {root}: it holds {self.position.describe()} (expected {position.describe()}); "
                 "this state needs another --target",
@@ -76,6 +82,40 @@ class HeldPosition:
             )
 
 
+def _require_same_past(held: Position, position: Position, source: Source | None, root: str) -> None:
+    """Raise Conflict where the source no longer has the state that the target was made from, or another one in its place."""
+    if replace(position, fingerprint=held.fingerprint) == held:
+        raise _another_past(held, root)
+    if not isinstance(source, DeltaSource) or held.version is None or position.version is None:
+        return
+    location = f"{source.table.log_folder}/{commit_name(held.version)}"
+    try:
+        size = source.storage.head(location).size
+        commit = LogFile(location=location, version=held.version, kind=LogFileKind.COMMIT, size=size)
+        then = commit_fingerprint(source.storage, commit)
+    except NotFound:
+        if held.version > position.version and source.table.snapshot().version < held.version:
+            raise Conflict(
+                f"Cannot write to {root}: it holds {held.describe()}, which ends at version {position.version} now: "
+                "its log was set back to an earlier state, or has lost its end; choose another --target, or delete this "
+                "one first to have the table as it is now",
+                path=root,
+            ) from None
+        return
+    if held.fingerprint is not None and held.fingerprint != then:
+        raise _another_past(held, root)
+
+
+def _another_past(held: Position, root: str) -> Conflict:
+    other = "the commit" if held.format is TableFormat.DELTA else f"the schema {held.schema_id}"
+    return Conflict(
+        f"Cannot write to {root}: it holds {held.describe()}, and the source has another past: {other} of that state is "
+        "not the one that the target was made from (the table was copied and both went on, or its metadata was restored "
+        "or written once more); choose another --target, or delete this one first",
+        path=root,
+    )
+
+
 def held_position(storage: Storage, root: str, format: TableFormat) -> HeldPosition | None:
     """What a table of the target's format in a folder holds; None where there is none. Raises what reading it raises."""
     return _of_iceberg(storage, root) if format is TableFormat.ICEBERG else _of_delta(storage, root)
@@ -86,6 +126,12 @@ def _of_iceberg(storage: Storage, root: str) -> HeldPosition | None:
         table = Table.open(root, storage)
     except NotATable:
         return None
+    except AmbiguousMetadata as error:
+        raise Conflict(
+            f"Cannot use {root}: somebody else has committed to it since deltaberg wrote it: {error.message}; to write the "
+            "table once more, choose another --target",
+            path=root,
+        ) from error
     properties = table.metadata.properties
     snapshot = table.metadata.current_snapshot
     return HeldPosition(

@@ -116,7 +116,7 @@ class IcebergWriter:
             spec=self.design.spec,
             format_version=self.design.format_version,
             properties=self.properties(),
-            uuid=str(uuid.uuid5(_NAMESPACE, f"{self.position.app_id}|{self.root}")),
+            uuid=str(uuid.uuid5(_NAMESPACE, f"{self.position.app_id}|{self.root}|{self.position.fingerprint or ''}")),
             timestamp_ms=self.clock_ms,
             last_column_id=self.design.last_column_id,
             surroundings=Surroundings(new_uuid=lambda: str(self.run.new())),

@@ -6,12 +6,14 @@ and the snapshot's summary; both are committed together with the files. A positi
 
 from __future__ import annotations
 
+import hashlib
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from deltaberg.errors import Conflict
+from deltaberg.iceberg.schema import Schema
 from deltaberg.migrate.source import DeltaSource, IcebergSource, Source, TableFormat
 
 APP_ID_PREFIX: Final = "deltaberg:"
@@ -30,6 +32,9 @@ class Position:
 
     uuid: the source table's identity. version: Delta version or Iceberg snapshot id, None for an Iceberg table
     without snapshot. schema_id, ref: Iceberg only; a schema can change without a snapshot.
+    fingerprint: what tells the state from another one of these numbers in a copy of the table that went on apart: of the
+    version's commit in Delta, of the schema in Iceberg, where the snapshot id does the rest. None where it is not known:
+    the commit is gone from the log, or version 0.1.0 wrote the target.
     """
 
     format: TableFormat
@@ -37,10 +42,16 @@ class Position:
     version: int | None
     ref: str | None = None
     schema_id: int | None = None
+    fingerprint: str | None = None
 
     def at(self, version: int) -> Position:
         """The same source at another version."""
-        return replace(self, version=version)
+        return replace(self, version=version, fingerprint=self.fingerprint if version == self.version else None)
+
+    def is_same_state(self, other: Position) -> bool:
+        """Whether both are one state, as far as is known of both."""
+        unlike = None not in (self.fingerprint, other.fingerprint) and self.fingerprint != other.fingerprint
+        return replace(self, fingerprint=other.fingerprint) == other and not unlike
 
     @property
     def app_id(self) -> str:
@@ -55,6 +66,8 @@ class Position:
             value["ref"] = self.ref
         if self.schema_id is not None:
             value["schema-id"] = self.schema_id
+        if self.fingerprint is not None:
+            value["fingerprint"] = self.fingerprint
         return value
 
     def to_text(self) -> str:
@@ -79,6 +92,7 @@ class Position:
                 version=None if version is None else int(version),
                 ref=value.get("ref"),
                 schema_id=value.get("schema-id"),
+                fingerprint=value.get("fingerprint"),
             )
         except (ValueError, KeyError, TypeError, AttributeError) as error:
             raise Conflict(
@@ -90,6 +104,11 @@ class Position:
         """``version 12 of delta table <uuid>``."""
         what = "version" if self.format is TableFormat.DELTA else "snapshot"
         return f"{what} {self.version} of {self.format.value} table {self.uuid}"
+
+
+def schema_fingerprint(schema: Schema) -> str:
+    """What tells a schema from another one of its id: copies of a table that went on apart can have both."""
+    return hashlib.sha256(json.dumps(schema.to_json(), sort_keys=True).encode()).hexdigest()
 
 
 def position_of(source: Source) -> Position:
@@ -104,6 +123,12 @@ def position_of(source: Source) -> Position:
                 version=None if snapshot is None else snapshot.snapshot_id,
                 ref=source.ref,
                 schema_id=schema.schema_id,
+                fingerprint=schema_fingerprint(schema),
             )
         case DeltaSource():
-            return Position(format=TableFormat.DELTA, uuid=source.snapshot.metadata.id, version=source.snapshot.version)
+            return Position(
+                format=TableFormat.DELTA,
+                uuid=source.snapshot.metadata.id,
+                version=source.snapshot.version,
+                fingerprint=source.snapshot.commit_fingerprint,
+            )
