@@ -11,6 +11,7 @@
     ├── EngineUnavailable                exit 1   the Spark engine cannot start or lacks something: what to install
     ├── EngineFailed                     exit 1   Spark gave a job up for a reason of its own
     ├── StorageError                     exit 1   deltaberg.storage.errors
+    │   └── LocationRefused              exit 3   a place that may not be read or written (docs/reliability.md)
     ├── DataFileError                    exit 1   deltaberg.datafile.errors: a data file cannot be read as declared
     ├── IcebergError                     exit 1   deltaberg.iceberg.errors
     └── DeltaError                       exit 1   deltaberg.delta.errors
@@ -25,9 +26,14 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import ClassVar
 
+from deltaberg.redaction import redacted
+
 
 class DeltabergError(Exception):
-    """Root of the tree. ``table``, ``version``, ``path`` and ``feature`` say what the message is about."""
+    """Root of the tree. ``table``, ``version``, ``path`` and ``feature`` say what the message is about.
+
+    No text of an error holds a secret, whoever sets it.
+    """
 
     exit_code: ClassVar[int] = 1
 
@@ -40,12 +46,15 @@ class DeltabergError(Exception):
         path: str | None = None,
         feature: str | None = None,
     ) -> None:
-        super().__init__(message)
+        super().__init__(redacted(message))
         self.message = message
         self.table = table
         self.version = version
         self.path = path
         self.feature = feature
+
+    def __setattr__(self, name: str, value: object) -> None:
+        super().__setattr__(name, redacted(value) if isinstance(value, str) else value)
 
     def __str__(self) -> str:
         where = [

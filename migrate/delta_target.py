@@ -20,6 +20,7 @@ from deltaberg.migrate.delta_survey import DeltaSurvey, Surveying, survey_delta
 from deltaberg.migrate.footers import UNREADABLE, FileFacts, FooterSurvey
 from deltaberg.migrate.iceberg_compat import compat_findings
 from deltaberg.migrate.int96_survey import int96_obstacles
+from deltaberg.migrate.outside_files import count_metadata_files, outside_findings
 from deltaberg.migrate.snapshot_line import SnapshotLine, snapshot_line
 from deltaberg.migrate.source import IcebergSource
 from deltaberg.translate import codes, source_codes
@@ -147,6 +148,7 @@ class _Designer:
         self.schemas = line.schemas or (source.schema,)
         self.carried = CarriedMapping.of(self.metadata.properties)
         self.survey: DeltaSurvey = survey_files(source, line, options.deep)
+        count_metadata_files(self.survey.outside, source, line.distinct)
         self.findings: list[Finding] = []
 
     def design(self) -> DeltaDesign:
@@ -231,6 +233,7 @@ class _Designer:
 
     def _look_at_source(self) -> None:
         self.findings.extend(self.survey.footers.findings())
+        self.findings.extend(outside_findings(self.survey.outside, self.source.storage))
         if self.source.snapshot is None:
             self.findings.append(Finding(code=source_codes.EMPTY_SOURCE, what="snapshots"))
         if self.survey.listed_twice is not None:

@@ -16,6 +16,7 @@ from deltaberg.iceberg.partition_spec import PartitionSpec
 from deltaberg.migrate.delta_eras import DeltaEras, delta_eras
 from deltaberg.migrate.delta_files import DeltaFileReader
 from deltaberg.migrate.iceberg_survey import FileTotals, IcebergSurvey, Surveying, SurveyRequest, survey_iceberg
+from deltaberg.migrate.outside_files import count_sidecars, outside_findings
 from deltaberg.migrate.position import APP_ID_PREFIX
 from deltaberg.migrate.source import DeltaSource
 from deltaberg.translate import codes, source_codes
@@ -92,7 +93,8 @@ def design_iceberg(
     if eras is not None and options.format_version is None and wanted < eras.format_version:
         wanted, why = eras.format_version, "a type was changed in its history"
     survey = _surveyed(source, eras, reader, options, schemas, ids, lineage, wanted, survey_files)
-    findings = [*survey.all_findings(), *reader.survey.findings()]
+    count_sidecars(reader.outside, source)
+    findings = [*survey.all_findings(), *reader.survey.findings(), *outside_findings(reader.outside, source.storage)]
     difference = source.snapshot.checksum_difference(_log_totals(source, survey, eras))
     if difference is not None:
         findings.append(Finding(code=source_codes.CHECKSUM_DIFFERS, what="checksum file", detail=difference))

@@ -33,6 +33,7 @@ def convert(
     ref: options.Ref = None,
     as_of: options.AsOf = None,
     relocate: options.Relocate = None,
+    allow_location: options.AllowLocation = None,
     json: options.Json = False,
     verbose: options.Verbose = False,
 ) -> None:
@@ -71,7 +72,14 @@ def convert(
                 target_file_size=target_file_size,
             ),
             progress=bar,
-            **where(version=version, snapshot_id=snapshot_id, ref=ref, as_of=as_of, relocate=relocate),
+            **where(
+                version=version,
+                snapshot_id=snapshot_id,
+                ref=ref,
+                as_of=as_of,
+                relocate=relocate,
+                allow_location=allow_location,
+            ),
         )
     warn(result)
     if json:

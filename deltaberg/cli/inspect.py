@@ -18,6 +18,7 @@ def inspect(
     ref: options.Ref = None,
     as_of: options.AsOf = None,
     relocate: options.Relocate = None,
+    allow_location: options.AllowLocation = None,
     format: options.Format = None,
     json: options.Json = False,
     verbose: options.Verbose = False,
@@ -35,7 +36,15 @@ def inspect(
 
     inspection = api.inspect(
         table,
-        **where(version=version, snapshot_id=snapshot_id, ref=ref, as_of=as_of, relocate=relocate, format=format),
+        **where(
+            version=version,
+            snapshot_id=snapshot_id,
+            ref=ref,
+            as_of=as_of,
+            relocate=relocate,
+            allow_location=allow_location,
+            format=format,
+        ),
     )
     if json:
         print_json(inspection.to_json())
@@ -47,7 +56,7 @@ def show(inspection: Inspection) -> None:
     """Facts first, then one line a column."""
     from rich.text import Text
 
-    from deltaberg.cli.console import count, deletes, facts, grid, moment, size, stdout
+    from deltaberg.cli.console import count, deletes, facts, grid, moment, plural, size, stdout
 
     out = stdout()
     iceberg = inspection.format == "iceberg"
@@ -94,6 +103,10 @@ def show(inspection: Inspection) -> None:
         out.print()
         out.print(Text("properties", style="bold"))
         out.print(facts(dict(sorted(inspection.properties.items()))))
+    for item in inspection.warnings:
+        out.print()
+        out.print(Text(f"{item.severity}  {item.code}  {item.what}  ({plural(item.files, 'file')})", style="yellow"))
+        out.print(Text(f"        {item.reason}"))
 
 
 def _position(inspection: Inspection) -> str:

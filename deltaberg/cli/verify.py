@@ -40,6 +40,7 @@ def verify(
     ref: options.Ref = None,
     as_of: options.AsOf = None,
     relocate: options.Relocate = None,
+    allow_location: options.AllowLocation = None,
     json: options.Json = False,
     verbose: options.Verbose = False,
 ) -> None:
@@ -66,7 +67,14 @@ def verify(
             bounds=bounds,
             engine=engine,
             progress=bar,
-            **where(version=version, snapshot_id=snapshot_id, ref=ref, as_of=as_of, relocate=relocate),
+            **where(
+                version=version,
+                snapshot_id=snapshot_id,
+                ref=ref,
+                as_of=as_of,
+                relocate=relocate,
+                allow_location=allow_location,
+            ),
         )
     if json:
         print_json(report.to_json())

@@ -1,13 +1,23 @@
 """Files by location, local or in any object store."""
 
-from deltaberg.storage.errors import AlreadyExists, NotFound, PermissionDenied, StorageError, UnusableLocation
-from deltaberg.storage.location import absolute_location, canonical_location
+from deltaberg.storage.errors import (
+    AlreadyExists,
+    LocationRefused,
+    NotFound,
+    PermissionDenied,
+    StorageError,
+    UnusableLocation,
+)
+from deltaberg.storage.guarded_storage import GuardedStorage, guarded
+from deltaberg.storage.location import absolute_location, canonical_location, refuse_credentials
 from deltaberg.storage.object_storage import open_storage
 from deltaberg.storage.protocol import FileInfo, Storage
 
 __all__ = [
     "AlreadyExists",
     "FileInfo",
+    "GuardedStorage",
+    "LocationRefused",
     "NotFound",
     "PermissionDenied",
     "Storage",
@@ -15,5 +25,7 @@ __all__ = [
     "UnusableLocation",
     "absolute_location",
     "canonical_location",
+    "guarded",
     "open_storage",
+    "refuse_credentials",
 ]

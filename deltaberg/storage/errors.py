@@ -23,3 +23,9 @@ class AlreadyExists(StorageError):
 
 class PermissionDenied(StorageError):
     """The store refuses access."""
+
+
+class LocationRefused(StorageError):
+    """A place that may not be read or written: another store than the table's, or outside what was chosen (exit 3)."""
+
+    exit_code = 3

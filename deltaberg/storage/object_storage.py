@@ -12,6 +12,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from deltaberg.redaction import hide_options
 from deltaberg.storage.local_files import LocalFiles
 from deltaberg.storage.location import Relocation
 from deltaberg.storage.presence import present_locally, present_remotely
@@ -36,6 +37,7 @@ class ObjectStorage:
     """Sends each location, once resolved, to the local file system or to its object store."""
 
     def __init__(self, relocation: Relocation, options: Mapping[str, str]) -> None:
+        hide_options(options)
         self._relocation = relocation
         self._options = options
         self._local = LocalFiles()
@@ -44,6 +46,11 @@ class ObjectStorage:
     def __reduce__(self) -> tuple[type[ObjectStorage], tuple[Relocation, dict[str, str]]]:
         """Another process opens stores of its own."""
         return ObjectStorage, (self._relocation, dict(self._options))
+
+    @property
+    def relocation_targets(self) -> tuple[str, ...]:
+        """Where the user says that files were moved to."""
+        return self._relocation.targets
 
     def resolve(self, location: str) -> str:
         return self._relocation.resolve(location)

@@ -63,7 +63,8 @@ class TableRequest:
     ref: str | None = None
     as_of_ms: int | None = None
     relocate: Mapping[str, str] = field(default_factory=dict)
-    storage_options: Mapping[str, str] = field(default_factory=dict)
+    storage_options: Mapping[str, str] = field(default_factory=dict, repr=False)
+    allow_locations: Sequence[str] = ()
 
     @property
     def target_place(self) -> str:
@@ -84,11 +85,18 @@ class TableRequest:
                 ref=self.ref,
                 as_of_ms=self.as_of_ms,
                 format=self.to.other,
+                allow_locations=self.allow_locations,
             )
 
     def open_target(self, location: str) -> Source:
         """The table that was made. Raises like ``open_source``."""
-        return open_source(location, self._storage(), format=self.to)
+        return open_source(
+            location,
+            self._storage(),
+            format=self.to,
+            allow_locations=self.allow_locations,
+            beside=[self.source],
+        )
 
     def _storage(self) -> Storage:
         return open_storage(relocate=self.relocate, options=self.storage_options)
