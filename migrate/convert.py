@@ -29,7 +29,7 @@ from deltaberg.migrate.plan_document import Plan, PlanItem, items_of
 from deltaberg.migrate.position import Position, position_of
 from deltaberg.migrate.recording_storage import RecordingStorage
 from deltaberg.migrate.refusal import STOPS_AT_SOURCE, Refused, refused_by_source
-from deltaberg.migrate.source import DeltaSource, IcebergSource, Source, TableFormat, writing_source
+from deltaberg.migrate.source import DeltaSource, IcebergSource, Source, TableFormat, naming_target
 from deltaberg.migrate.target_root import target_root
 from deltaberg.migrate.unfinished_creation import clear_unfinished
 from deltaberg.translate import codes
@@ -99,7 +99,7 @@ def convert(
         options = replace(options, engine="spark")
     root = target_root(source, target)
     job = _Job(
-        source=writing_source(source, root),
+        source=naming_target(source, root, writes=True),
         to=TableFormat(to),
         root=root,
         options=options,

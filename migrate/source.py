@@ -17,7 +17,7 @@ from deltaberg.iceberg.schema import Schema
 from deltaberg.iceberg.snapshot import Snapshot as IcebergSnapshot
 from deltaberg.iceberg.table import Table as IcebergTable
 from deltaberg.storage import Storage, guarded, refuse_credentials
-from deltaberg.storage.guarded_storage import writing_below
+from deltaberg.storage.guarded_storage import with_target
 
 _LOG_FOLDER: Final = "_delta_log"
 
@@ -87,7 +87,7 @@ def open_source(
     format: which to take where both stand in one folder. allow_locations: prefixes of other stores below which the table's
     files may be. beside: other tables that the user named; their stores are read, too.
 
-    The source's storage reads in the table's own store only, and writes nothing.
+    The source's storage reads in the table's own store only; ``naming_target`` says where it may write.
 
     Raises NotATable where neither format's metadata stands, UsageError where both do and ``format`` is not given
     or where a selector belongs to the other format; LocationRefused where the metadata names another store.
@@ -125,9 +125,10 @@ def open_source(
     )
 
 
-def writing_source(source: Source, root: str) -> Source:
-    """The same source, whose storage also writes below a target's folder and nowhere else."""
-    storage = writing_below(source.storage, root, location=source.location)
+def naming_target(source: Source, root: str, *, writes: bool) -> Source:
+    """The same source, whose storage also reads the store of a target's folder, which the user named, and writes below the
+    folder and nowhere else; without ``writes`` not at all."""
+    storage = with_target(source.storage, root, location=source.location, writes=writes)
     if isinstance(source, IcebergSource):
         return replace(source, storage=storage, table=replace(source.table, storage=storage))
     return replace(source, storage=storage)

@@ -44,20 +44,20 @@ class AccessPolicy:
     """Places are resolved locations: relocated, local paths without a scheme.
 
     stores: as ``store_of`` gives them. allowed: prefixes of whole segments, below which files may be read wherever they
-    are. targets: folders below which files may be written (and read).
+    are. targets: folders below which files may be written; None where nothing was said about writing yet.
     """
 
     stores: frozenset[str]
     allowed: tuple[str, ...] = ()
-    targets: tuple[str, ...] = ()
+    targets: tuple[str, ...] | None = None
 
     def with_stores_of(self, places: Iterable[str]) -> AccessPolicy:
         """Also reads the stores of these places, which the user named."""
         return replace(self, stores=self.stores | {store_of(place) for place in places})
 
-    def with_target(self, folder: str) -> AccessPolicy:
-        """Also writes below a folder, and reads what is in its store."""
-        return replace(self.with_stores_of([folder]), targets=(*self.targets, _without_slash(folder)))
+    def writing(self, *folders: str) -> AccessPolicy:
+        """Writes below these folders, which the user chose, and nowhere else."""
+        return replace(self, targets=tuple(map(_without_slash, folders)))
 
     def allows(self, place: str) -> bool:
         """Whether a place is below a prefix that the user named."""
@@ -105,12 +105,14 @@ class AccessPolicy:
 
     def require_writable(self, place: str) -> None:
         """Raise LocationRefused for a place that is not below a target."""
-        if not any(_really_below(place, folder) for folder in self.targets):
+        if self.targets is not None and not any(_really_below(place, folder) for folder in self.targets):
             raise _not_chosen(place, self.targets)
 
     def require_folder_writable(self, place: str) -> None:
         """Like ``require_writable``; a target itself and the folders above it may be made, and taken away when empty."""
         folder = _without_slash(place)
+        if self.targets is None:
+            return
         if not any(_really_below(f"{folder}/x", target) or _inside(target, folder) for target in self.targets):
             raise _not_chosen(place, self.targets)
 

@@ -107,7 +107,7 @@ class GuardedStorage:
 
 
 def guarded(storage: Storage, locations: Iterable[str], *, allow_locations: Iterable[str] = ()) -> GuardedStorage:
-    """The storage for tables that a user named: their stores may be read, nothing may be written yet.
+    """The storage for tables that a user named: their stores may be read.
 
     allow_locations: prefixes of other stores that may be read too, as the user typed them; where the user relocated files
     to, they may be read as well. Raises StorageError for a text that is no location.
@@ -120,10 +120,13 @@ def guarded(storage: Storage, locations: Iterable[str], *, allow_locations: Iter
     return GuardedStorage(inner, AccessPolicy(stores=stores, allowed=tuple(dict.fromkeys(allowed))))
 
 
-def writing_below(storage: Storage, folder: str, *, location: str) -> GuardedStorage:
-    """The storage of the table at ``location``, which also writes below one folder."""
+def with_target(storage: Storage, folder: str, *, location: str, writes: bool) -> GuardedStorage:
+    """The storage of the table at ``location``, which also reads the store of a target's folder; it writes below that folder
+    and nowhere else, or with ``writes`` off not at all."""
     own = storage if isinstance(storage, GuardedStorage) else guarded(storage, [location])
-    return GuardedStorage(own.unguarded, own.policy.with_target(own.resolve(folder)))
+    place = own.resolve(folder)
+    policy = own.policy.with_stores_of([place]).writing(*([place] if writes else []))
+    return GuardedStorage(own.unguarded, policy)
 
 
 def unguarded_places(storage: Storage, locations: pa.Array) -> pa.Array:
