@@ -37,6 +37,8 @@ _PRIVATE_KEY: Final = re.compile(
     r"-----BEGIN [A-Z ]*PRIVATE KEY-----.*?(?:-----END [A-Z ]*PRIVATE KEY-----|\Z)", re.DOTALL
 )
 
+_BEGINNINGS: Final = frozenset({b"PAR1", b"PARE", b"Obj\x01", b"PFA1", b"ORC", b"", b"\0\0\0\0"})
+
 _SECRET_OPTION: Final = re.compile(r"secret|token|passw|credential|key|sas|signature|authorization", re.IGNORECASE)
 _SHORTEST_SECRET: Final = 6
 
@@ -71,6 +73,14 @@ def redacted(text: str) -> str:
         text = _AUTHORIZATION.sub(rf"\1{HIDDEN}", text)
     text = _KEY_ID.sub(HIDDEN, text)
     return _PRIVATE_KEY.sub(HIDDEN, text) if "PRIVATE KEY" in text else text
+
+
+def told_beginning(data: bytes) -> str:
+    """What the first or last bytes of a file say to a person: a known kind of file by its bytes, of any other nothing.
+
+    Metadata that somebody tampered with could have any file of the machine read, and errors must not show it.
+    """
+    return repr(data) if data in _BEGINNINGS else "other bytes"
 
 
 def redacted_json(value: Any) -> Any:
