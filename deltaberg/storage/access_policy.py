@@ -17,7 +17,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from deltaberg.redaction import QUERY_PATTERN, has_secret
-from deltaberg.storage.errors import LocationRefused
+from deltaberg.storage.errors import LocationRefused, OutsideTarget
 from deltaberg.storage.location import absolute_location, canonical_location, scheme_of
 from deltaberg.storage.location_roots import Roots, normal_places
 from deltaberg.storage.store_name import root_and_key
@@ -104,7 +104,7 @@ class AccessPolicy:
             )
 
     def require_writable(self, place: str) -> None:
-        """Raise LocationRefused for a place that is not below a target."""
+        """Raise OutsideTarget for a place that is not below a target."""
         if self.targets is not None and not any(_really_below(place, folder) for folder in self.targets):
             raise _not_chosen(place, self.targets)
 
@@ -152,9 +152,9 @@ class AccessPolicy:
                 )
 
 
-def _not_chosen(place: str, targets: tuple[str, ...]) -> LocationRefused:
+def _not_chosen(place: str, targets: tuple[str, ...]) -> OutsideTarget:
     chosen = ", ".join(targets) or "nowhere"
-    return LocationRefused(
+    return OutsideTarget(
         f"Cannot write {place}: it is not below the folder that was chosen (expected {chosen}); choose it with --target",
         path=place,
     )

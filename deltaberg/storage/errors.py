@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from deltaberg.errors import DeltabergError
+from deltaberg.errors import DeltabergError, Unsupported, UsageError
 
 
 class StorageError(DeltabergError):
@@ -25,7 +25,9 @@ class PermissionDenied(StorageError):
     """The store refuses access."""
 
 
-class LocationRefused(StorageError):
-    """A place that may not be read or written: another store than the table's, or outside what was chosen (exit 3)."""
+class LocationRefused(Unsupported):
+    """A place that may not be read: in another store than the table's own, or with credentials in its URL (exit 3)."""
 
-    exit_code = 3
+
+class OutsideTarget(UsageError):
+    """A place that may not be written: not below the folder that was chosen (exit 2)."""

@@ -15,7 +15,7 @@ from deltaberg.storage.protocol import Chunk, FileInfo, Probe, Storage
 
 
 class GuardedStorage:
-    """Passes on to another storage what ``policy`` lets pass. Satisfies ``Storage``; raises LocationRefused."""
+    """Passes on to another storage what ``policy`` lets pass. Satisfies ``Storage``; raises LocationRefused and OutsideTarget."""
 
     def __init__(self, storage: Storage, policy: AccessPolicy) -> None:
         self.unguarded = storage
