@@ -46,9 +46,11 @@ _known: set[str] = set()
 
 
 def has_secret(location: str) -> bool:
-    """Whether a URL carries a credential."""
-    return "://" in location and bool(
-        _USER.search(location) or _TOKEN_USER.search(location) or re.search(QUERY_PATTERN, location)
+    """Whether a URL carries a credential; the path of a ``file:`` URL is literal."""
+    return (
+        "://" in location
+        and location[:5].lower() != "file:"
+        and bool(_USER.search(location) or _TOKEN_USER.search(location) or re.search(QUERY_PATTERN, location))
     )
 
 

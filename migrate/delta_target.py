@@ -43,7 +43,7 @@ from deltaberg.translate.lineage import iceberg_to_delta_lineage_properties
 from deltaberg.translate.options import ConvertOptions
 from deltaberg.translate.partitioning import DeltaPartitioning, iceberg_to_delta_partitioning
 from deltaberg.translate.physical_names import choose_physical_names
-from deltaberg.translate.properties import iceberg_to_delta_properties
+from deltaberg.translate.properties import iceberg_to_delta_properties, shown_text
 from deltaberg.translate.schema import DeltaSchemaTranslation, LeafPair, iceberg_to_delta_schema
 from deltaberg.translate.type_changes import delta_can_widen, widening_chain
 
@@ -225,7 +225,7 @@ class _Designer:
             lineage=lineage,
             widened=bool(narrow),
             properties=properties,
-            description=self.metadata.properties.get("comment"),
+            description=shown_text(self.metadata.properties.get("comment")),
             deletes=dict(self.survey.deletes),
             keys_in_tasks=self._keys_in_tasks(),
             findings=tuple(self.findings),

@@ -19,6 +19,7 @@ from deltaberg.migrate.iceberg_survey import FileTotals, IcebergSurvey, Surveyin
 from deltaberg.migrate.outside_files import count_sidecars, outside_findings
 from deltaberg.migrate.position import APP_ID_PREFIX
 from deltaberg.migrate.source import DeltaSource
+from deltaberg.redaction import redacted
 from deltaberg.translate import codes, source_codes
 from deltaberg.translate.carried_mapping import MAPPING_KEY, CarriedMapping
 from deltaberg.translate.field_ids import Path, assigned_ids, declared_ids, mapped_schema, physical_name
@@ -311,7 +312,7 @@ def _properties(source: DeltaSource, findings: list[Finding]) -> dict[str, str]:
         findings.append(Finding(code=codes.RULE_NOT_ENFORCED, what=name, detail=f"CHECK {expression}"))
     result = dict(carried.properties)
     if metadata.description:
-        result["comment"] = metadata.description
+        result["comment"] = redacted(metadata.description)
     clustering = source.snapshot.domain_metadata.get(_CLUSTERING_DOMAIN)
     if clustering is not None:
         result[CLUSTERING_KEY] = clustering.configuration
@@ -320,7 +321,7 @@ def _properties(source: DeltaSource, findings: list[Finding]) -> dict[str, str]:
         result.setdefault(_VECTORIZED_KEY, "false")
         findings.append(Finding(code=codes.SHREDDED_VARIANTS, what="variants"))
     applications = source.snapshot.txns.items()
-    reached = {name: txn.version for name, txn in sorted(applications) if not name.startswith(APP_ID_PREFIX)}
+    reached = {redacted(name): txn.version for name, txn in sorted(applications) if not name.startswith(APP_ID_PREFIX)}
     if reached:
         result[TRANSACTIONS_KEY] = json.dumps(reached)
         findings.append(Finding(code=codes.TRANSACTIONS, what=f"{len(reached)} applications"))

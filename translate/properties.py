@@ -88,6 +88,11 @@ def is_secret(key: str, value: str) -> bool:
     return _SECRET.search(key) is not None or _SECRET_VALUE.search(value) is not None or redacted(value) != value
 
 
+def shown_text(text: str | None) -> str | None:
+    """A description as the target's metadata may repeat it: without a URL's credentials."""
+    return None if text is None else redacted(text)
+
+
 def shown_properties(properties: Mapping[str, str]) -> dict[str, str]:
     """Properties as they may be printed: no value that is or holds a secret."""
     return {

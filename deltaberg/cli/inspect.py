@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from deltaberg.cli import options
 from deltaberg.cli.selection import where
+from deltaberg.redaction import redacted
 
 if TYPE_CHECKING:
     from deltaberg.migrate.inspection import Inspection
@@ -94,7 +95,7 @@ def show(inspection: Inspection) -> None:
             0, ("id", ["" if column.field_id is None else str(column.field_id) for column in inspection.columns])
         )
     if any(column.comment for column in inspection.columns):
-        shown.append(("comment", [column.comment or "" for column in inspection.columns]))
+        shown.append(("comment", [redacted(column.comment or "") for column in inspection.columns]))
     columns = grid(*(name for name, _ in shown), right=("id",))
     for row in zip(*(cells for _, cells in shown), strict=True):
         columns.add_row(*row)

@@ -10,6 +10,7 @@ import typer
 from deltaberg.cli import options
 from deltaberg.cli.selection import where
 from deltaberg.errors import VerificationFailed
+from deltaberg.redaction import redacted
 
 if TYPE_CHECKING:
     from deltaberg.migrate.verify import VerifyReport
@@ -81,7 +82,7 @@ def verify(
     else:
         show(report)
     if not report.equal:
-        print(f"deltaberg: {difference(report)}", file=sys.stderr)
+        print(f"deltaberg: {redacted(difference(report))}", file=sys.stderr)
         raise typer.Exit(VerificationFailed.exit_code)
 
 
@@ -98,7 +99,7 @@ def show(report: VerifyReport) -> None:
         mark = ("equal ", "green") if check.equal else ("DIFFER", "bold red")
         out.print(Text.assemble("  ", mark, f"  {check.name:{width}}  ", (f"{check.compared:,} compared", "dim")))
         for line in check.differences:
-            out.print(Text(f"            {line}"))
+            out.print(Text(redacted(f"            {line}")))
     if report.equal:
         out.print(Text(f"{table_name(report.source)} and {table_name(report.target)} are equal", style="bold green"))
 

@@ -18,7 +18,7 @@ _STORE: Final = r"(?s)^([a-zA-Z][a-zA-Z0-9+.\-]*://[^/]*).*"
 
 def normal_places(places: pa.Array) -> pa.Array:
     """Resolved locations, local ones without ``.``, ``..`` and empty segments, as the file system takes them."""
-    odd = pc.match_substring_regex(places, r"(?s)^(?:/.*)?/\.{0,2}/|^(?:/.*)?/\.{1,2}$")
+    odd = pc.match_substring_regex(places, r"(?s)^(?:/.*)?/\.{0,2}/|^(?:/.*)?/\.{0,2}$")
     if not pc.any(odd, min_count=0).as_py():
         return places
     found = pc.replace_substring_regex(places, r"/{2,}", "/")
@@ -30,6 +30,7 @@ def normal_places(places: pa.Array) -> pa.Array:
         if shorter.equals(found):
             break
         found = shorter
+    found = pc.replace_substring_regex(found, r"/+$", "")
     return pc.if_else(odd, pc.if_else(pc.equal(found, ""), "/", found), places)
 
 
@@ -101,7 +102,9 @@ class Roots:
 
     def _below_own(self, places: pa.Array) -> pa.Array:
         plain = pc.starts_with(places, f"{self.own.rstrip('/')}/")
-        climbing = pc.match_substring(places, "/..")
+        climbing = pc.match_substring(places, "/.")
+        if pc.any(climbing, min_count=0).as_py():
+            climbing = pc.match_substring_regex(places, r"/\.{1,2}(?:/|$)")
         return plain if not pc.any(climbing, min_count=0).as_py() else pc.and_not(plain, climbing)
 
     def _tops(self, folders: pa.Array) -> pa.Array:

@@ -21,6 +21,7 @@ from deltaberg.migrate.spark.verify_rows import spark_rows_check
 from deltaberg.migrate.spark.work import SparkWork, cancel_jobs
 from deltaberg.migrate.target_root import ICEBERG_FOLDER, target_root
 from deltaberg.migrate.verify import VerifyReport, verify
+from deltaberg.redaction import redacted
 from deltaberg.storage import Storage, canonical_location, open_storage
 from deltaberg.translate.options import ConvertOptions
 
@@ -273,7 +274,7 @@ def _broken(request: TableRequest, error: BaseException) -> TableOutcome:
         status="failed",
         exit_code=1,
         seconds=0.0,
-        error=" ".join(f"{type(error).__name__}: {error}".split()),
+        error=redacted(" ".join(f"{type(error).__name__}: {error}".split())),
     )
 
 
