@@ -19,7 +19,7 @@ import pyarrow.compute as pc
 from deltaberg.redaction import QUERY_PATTERN, has_secret
 from deltaberg.storage.errors import LocationRefused, OutsideTarget
 from deltaberg.storage.location import absolute_location, canonical_location, scheme_of
-from deltaberg.storage.location_roots import Roots, normal_places
+from deltaberg.storage.location_roots import Roots, holds, normal_places
 from deltaberg.storage.store_name import root_and_key
 
 LOCAL: Final = ""
@@ -133,9 +133,9 @@ class AccessPolicy:
 
     def _refuse_secrets(self, places: pa.Array) -> None:
         for mark in ("?", "@"):
-            marked = pc.fill_null(pc.match_substring(places, mark), False)
-            if not pc.any(marked, min_count=0).as_py():
+            if not holds(places, mark.encode()):
                 continue
+            marked = pc.fill_null(pc.match_substring(places, mark), False)
             suspects = places.filter(marked)
             pattern = (
                 QUERY_PATTERN

@@ -33,7 +33,10 @@ def test_urls_stay_as_they_are(places: list[str]) -> None:
     assert normal_places(pa.array(places, pa.string())).to_pylist() == places
 
 
-@given(st.lists(LOCAL | URLS, max_size=30), st.sampled_from(["/lake/t", "/a", "s3://lake/a", "s3://lake", "/lake/a/b"]))
+@given(
+    st.lists(LOCAL.map(lambda folder: f"{folder}/f") | URLS, max_size=30),
+    st.sampled_from(["/lake/t", "/a", "s3://lake/a", "s3://lake", "/lake/a/b"]),
+)
 def test_every_file_outside_is_counted_below_a_folder_that_holds_it_and_not_the_table(
     places: list[str], own: str
 ) -> None:
