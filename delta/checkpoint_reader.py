@@ -137,7 +137,7 @@ class CheckpointReader:
 
         Only footers are read. A JSON file is one part. Raises CorruptLog like ``adds``.
         """
-        sidecars = self._sidecar_locations()
+        sidecars = self.sidecar_locations()
         own = [file for file in self._checkpoint.files if not sidecars]
         for file in self._checkpoint.files if sidecars else ():
             self._refuse_rows(file, "add")
@@ -235,7 +235,7 @@ class CheckpointReader:
     def _rows(
         self, action: Literal["add", "remove"], partition_names: Sequence[str], *, names_only: bool = False
     ) -> Iterator[pa.RecordBatch]:
-        sidecars = self._sidecar_locations()
+        sidecars = self.sidecar_locations()
         for file in self._checkpoint.files:
             if sidecars:
                 self._refuse_rows(file, action)
@@ -259,7 +259,8 @@ class CheckpointReader:
             for piece in read_action_lines(self._storage, [file]):
                 yield _of_kind(parse_file_actions(piece, partition_names), action)
 
-    def _sidecar_locations(self) -> tuple[str, ...]:
+    def sidecar_locations(self) -> tuple[str, ...]:
+        """Where the sidecars are; none for a checkpoint without them. Raises CorruptLog like ``small_actions``."""
         locations: dict[str, None] = {}
         for action in self.small_actions():
             if action.name == "sidecar":

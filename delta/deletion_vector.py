@@ -187,8 +187,8 @@ def _little_endian(blob: bytes) -> bytes:
 def _check_version(data: bytes) -> None:
     if data[0] != FILE_VERSION:
         raise CorruptDeletionVector(
-            f"Cannot read a deletion vector file: its first byte is {data[0]} (expected the format version "
-            f"{FILE_VERSION})"
+            f"Cannot read a deletion vector file: its first byte is {data[0] if data[0] < 32 else 'no version'} (expected the "
+            f"format version {FILE_VERSION})"
         )
 
 

@@ -186,6 +186,11 @@ class Snapshot:
             for rows in self._live_rows(names_only=True):
                 yield rows.select(["path", "deletion_vector"])
 
+    @property
+    def sidecar_locations(self) -> tuple[str, ...]:
+        """The files beside the checkpoint in which its file actions stand, by PROTOCOL "V2 Spec"."""
+        return () if self._checkpoint is None else self._checkpoint.sidecar_locations()
+
     def checkpoint_parts(self, *, files_per_part: int) -> tuple[CheckpointPart, ...]:
         """The checkpoint's files in parts of about so many, which ``part_files`` reads one by one.
 

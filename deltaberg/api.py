@@ -7,7 +7,7 @@ which state of it is meant and where its files are. The result's ``to_json()`` i
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING, Literal, NoReturn, TypedDict
 
@@ -47,6 +47,7 @@ class Where(TypedDict, total=False):
     relocate: ``{old prefix: new prefix}`` for tables that were copied since they were written.
     format: which table is meant where a folder holds both.
     storage_options: credentials and settings of an object store, in obstore's spelling.
+    allow_locations: prefixes below which files of the table may be although they are in another store (docs/reliability.md).
     """
 
     version: int | None
@@ -56,6 +57,7 @@ class Where(TypedDict, total=False):
     relocate: Mapping[str, str] | None
     format: FormatName | None
     storage_options: Mapping[str, str] | None
+    allow_locations: Sequence[str] | None
 
 
 def inspect(table: TablePath, **where: Unpack[Where]) -> Inspection:
@@ -176,14 +178,20 @@ def verify(
     """
     source_location, target_location = _location(source), _location(target)
     with error_context(table=source_location):
-        opened_source = _open(source_location, where, convert_to=to)
+        opened_source = _open(source_location, where, convert_to=to, beside=[target_location])
     if to is not None and opened_source.format.value == to:
         _no_table_of(TableFormat(to).other, source_location)
     other = to or opened_source.format.other.value
-    same_place: Where = {"relocate": where.get("relocate"), "storage_options": where.get("storage_options")}
+    same_place: Where = {
+        "relocate": where.get("relocate"),
+        "storage_options": where.get("storage_options"),
+        "allow_locations": where.get("allow_locations"),
+    }
     with error_context(table=target_location):
         opened_target = _open(
-            target_location, {**same_place, "format": other if to or source_location == target_location else None}
+            target_location,
+            {**same_place, "format": other if to or source_location == target_location else None},
+            beside=[source_location],
         )
     if source_location == target_location and opened_source.format is opened_target.format:
         _no_table_of(opened_source.format.other, target_location)
@@ -215,8 +223,8 @@ def _source(location: str, where: Where, to: FormatName) -> Source:
         return _open(location, where, convert_to=to)
 
 
-def _open(location: str, where: Where, *, convert_to: FormatName | None = None) -> Source:
-    """``convert_to`` settles which table of a folder with both is the source: the other one."""
+def _open(location: str, where: Where, *, convert_to: FormatName | None = None, beside: Sequence[str] = ()) -> Source:
+    """``convert_to`` settles which table of a folder with both is the source: the other one. beside: as ``open_source``."""
     as_of = where.get("as_of")
     wanted = where.get("format") or (TableFormat(convert_to).other.value if convert_to else None)
     return open_source(
@@ -227,4 +235,6 @@ def _open(location: str, where: Where, *, convert_to: FormatName | None = None) 
         ref=where.get("ref"),
         as_of_ms=None if as_of is None else moment_ms(as_of),
         format=TableFormat(wanted) if wanted else None,
+        allow_locations=where.get("allow_locations") or (),
+        beside=beside,
     )

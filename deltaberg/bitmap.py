@@ -105,9 +105,7 @@ class PositionBitmap:
         """Read magic and vector, all of ``data``. Raises CorruptBitmap for anything the layout does not allow."""
         data = bytes(data)
         if data[:4] != MAGIC:
-            raise CorruptBitmap(
-                f"Cannot read the deletion vector: wrong magic bytes (expected {MAGIC.hex()}, found {data[:4].hex()})"
-            )
+            raise CorruptBitmap(f"Cannot read the deletion vector: wrong magic bytes (expected {MAGIC.hex()})")
         _check_vector(data, 4)
         return cls(BitMap64.deserialize(data[4:]))
 
@@ -119,9 +117,7 @@ class PositionBitmap:
         """
         data = bytes(data)
         if data[:4] != NATIVE_MAGIC or len(data) < 8:
-            raise CorruptBitmap(
-                f"Cannot read the deletion vector: wrong magic bytes (expected {NATIVE_MAGIC.hex()}, found {data[:4].hex()})"
-            )
+            raise CorruptBitmap(f"Cannot read the deletion vector: wrong magic bytes (expected {NATIVE_MAGIC.hex()})")
         (count,) = struct.unpack_from("<i", data, 4)
         if count < 0 or count > (len(data) - 8) // 12:
             raise CorruptBitmap(
@@ -165,20 +161,24 @@ def unframe(data: bytes | memoryview, *, expected_size: int | None = None) -> by
         )
     (size,) = struct.unpack_from(">I", data)
     if expected_size is not None and size != expected_size:
-        raise CorruptBitmap(
-            f"Cannot read the deletion vector: it says {size} bytes (expected {expected_size} by the metadata)"
-        )
+        raise _unlike(data, "length", f"it says {size} bytes (expected {expected_size} by the metadata)")
     if size != len(data) - FRAME_BYTES:
-        raise CorruptBitmap(
-            f"Cannot read the deletion vector: it says {size} bytes (expected {len(data) - FRAME_BYTES})"
-        )
+        raise _unlike(data, "length", f"it says {size} bytes (expected {len(data) - FRAME_BYTES})")
     blob = data[4:-4]
     (checksum,) = struct.unpack(">I", data[-4:])
     if zlib.crc32(blob) != checksum:
-        raise CorruptBitmap(
-            f"Cannot read the deletion vector: wrong CRC-32 (expected {checksum:08x}, found {zlib.crc32(blob):08x})"
-        )
+        raise _unlike(data, "CRC-32", f"wrong CRC-32 (expected {checksum:08x}, found {zlib.crc32(blob):08x})")
     return blob
+
+
+def _unlike(data: bytes, what: str, told: str) -> CorruptBitmap:
+    """Numbers out of a file are told where it is a vector by its magic: no error may show bytes of any other file."""
+    if data[4:8] in (MAGIC, NATIVE_MAGIC, NATIVE_MAGIC[::-1]):
+        return CorruptBitmap(f"Cannot read the deletion vector: {told}")
+    return CorruptBitmap(
+        f"Cannot read the deletion vector: wrong {what}, and there is none at the place that the metadata gives (expected "
+        f"{MAGIC.hex()} behind its length)"
+    )
 
 
 def _check_vector(data: bytes, at: int) -> None:

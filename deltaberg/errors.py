@@ -2,7 +2,9 @@
 
     DeltabergError                       exit 1   something failed
     ├── UsageError                       exit 2   the request itself makes no sense
+    │   └── storage.errors.OutsideTarget exit 2   something would be written where nobody asked for it
     ├── Unsupported                      exit 3   refused: a feature that cannot be carried or read exactly
+    │   ├── storage.errors.LocationRefused exit 3 a place that may not be read (docs/reliability.md)
     │   └── migrate.refusal.Refused      exit 3   a conversion that its plan refuses
     ├── VerificationFailed               exit 4   two tables differ
     ├── Conflict                         exit 5   somebody else committed, or the source or target drifted
@@ -25,9 +27,14 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import ClassVar
 
+from deltaberg.redaction import redacted
+
 
 class DeltabergError(Exception):
-    """Root of the tree. ``table``, ``version``, ``path`` and ``feature`` say what the message is about."""
+    """Root of the tree. ``table``, ``version``, ``path`` and ``feature`` say what the message is about.
+
+    No text of an error holds a secret, whoever sets it.
+    """
 
     exit_code: ClassVar[int] = 1
 
@@ -40,12 +47,15 @@ class DeltabergError(Exception):
         path: str | None = None,
         feature: str | None = None,
     ) -> None:
-        super().__init__(message)
+        super().__init__(redacted(message))
         self.message = message
         self.table = table
         self.version = version
         self.path = path
         self.feature = feature
+
+    def __setattr__(self, name: str, value: object) -> None:
+        super().__setattr__(name, redacted(value) if isinstance(value, str) else value)
 
     def __str__(self) -> str:
         where = [

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import json
 import types
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import fields
 from typing import Any, Final, Literal, Union, get_args, get_origin, get_type_hints
 
@@ -36,6 +36,7 @@ _OWN: Final[Mapping[str, Any]] = {
     "as_of": str | None,
     "relocate": Mapping[str, str],
     "storage_options": Mapping[str, str],
+    "allow_locations": Sequence[str],
 }
 
 
@@ -69,12 +70,13 @@ def _request(value: Any, defaults: Mapping[str, Any], where: str) -> TableReques
         if key not in hints:
             raise UsageError(f"Cannot read {where}: unknown key {key} (expected one of {', '.join(sorted(hints))})")
         if not _fits(each, hints[key]):
-            raise UsageError(f"Cannot read {where}: {key} must be {_expected(hints[key])}, found {json.dumps(each)}")
+            found = _kind(each) if key == "storage_options" else json.dumps(each)  # it may hold secrets
+            raise UsageError(f"Cannot read {where}: {key} must be {_expected(hints[key])}, found {found}")
     for key in ("source", "to"):
         if key not in given:
             raise UsageError(f"Cannot read {where}: {key} is missing")
     target, as_of = given.get("target"), given.get("as_of")
-    chosen = {key: given[key] for key in ("verify", "version", "snapshot_id", "ref", "relocate", "storage_options")
+    chosen = {key: given[key] for key in ("verify", "version", "snapshot_id", "ref", "relocate", "storage_options", "allow_locations")
               if key in given}  # fmt: skip
     return TableRequest(
         name=given.get("name") or given["source"],
@@ -93,6 +95,8 @@ def _fits(value: Any, kind: Any) -> bool:
         return isinstance(value, str) and value in get_args(kind)
     if origin in (Union, types.UnionType):
         return any(_fits(value, each) for each in get_args(kind))
+    if origin is Sequence:
+        return isinstance(value, list) and all(isinstance(each, str) for each in value)
     if origin is not None:
         return isinstance(value, dict) and all(isinstance(each, str) for each in value.values())
     if kind is int:
@@ -106,6 +110,8 @@ def _expected(kind: Any) -> str:
         return "one of " + ", ".join(get_args(kind))
     if origin in (Union, types.UnionType):
         return " or ".join(_expected(each) for each in get_args(kind))
+    if origin is Sequence:
+        return "a list of texts"
     if origin is not None:
         return "an object of texts"
     names = {bool: "true or false", int: "a whole number", str: "a text", type(None): "null"}

@@ -8,6 +8,7 @@ from typing import Final, NamedTuple
 
 from deltaberg.iceberg.avro_codec import CODECS, compress, decompressor, unknown_codec
 from deltaberg.iceberg.errors import CorruptMetadata
+from deltaberg.redaction import told_beginning
 
 MAGIC: Final = b"Obj\x01"
 SYNC_SIZE: Final = 16
@@ -49,7 +50,7 @@ def read_header(data: bytes | memoryview) -> AvroHeader:
     view = memoryview(data)
     if bytes(view[: len(MAGIC)]) != MAGIC:
         raise CorruptMetadata(
-            f"Cannot read Avro file: expected it to start with {MAGIC!r}, found {bytes(view[: len(MAGIC)])!r}",
+            f"Cannot read Avro file: expected it to start with {MAGIC!r}, found {told_beginning(bytes(view[: len(MAGIC)]))}",
             field="magic",
         )
     metadata: dict[str, bytes] = {}

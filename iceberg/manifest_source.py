@@ -47,6 +47,7 @@ from deltaberg.iceberg.types import (
     UnknownType,
     UuidType,
 )
+from deltaberg.redaction import told_beginning
 from deltaberg.storage.protocol import Storage
 
 PARQUET_MAGIC: Final = b"PAR1"
@@ -87,7 +88,7 @@ def open_manifest(
     if data[: len(PARQUET_MAGIC)] == PARQUET_MAGIC:
         return _open_parquet(storage, location, spec, metadata, with_metrics)
     raise CorruptMetadata(
-        f"Cannot read manifest: expected an Avro or Parquet file, found one that starts with {data[:4]!r}",
+        f"Cannot read manifest: expected an Avro or Parquet file, found one that starts with {told_beginning(data[:4])}",
         field="magic",
     )
 

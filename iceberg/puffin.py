@@ -23,6 +23,7 @@ from deltaberg.iceberg.errors import (
 )
 from deltaberg.iceberg.json_object import JsonObject, parse_json
 from deltaberg.iceberg.puffin_codec import compress, decompress
+from deltaberg.redaction import told_beginning
 from deltaberg.storage.protocol import Storage
 
 MAGIC: Final = b"PFA1"
@@ -90,7 +91,7 @@ class PuffinFile:
             tail = storage.get_range(location, max(0, size - _FOOTER_GUESS), min(size, _FOOTER_GUESS))
             head = tail if len(tail) == size else storage.get_range(location, 0, len(MAGIC))
             if head[: len(MAGIC)] != MAGIC:
-                raise _corrupt("magic", f"the file to start with {MAGIC!r}", repr(head[: len(MAGIC)]))
+                raise _corrupt("magic", f"the file to start with {MAGIC!r}", told_beginning(head[: len(MAGIC)]))
             payload_size, compressed = _footer_tail(tail[-_TAIL:], size)
             start = size - _TAIL - payload_size - len(MAGIC)
             footer = (
@@ -99,7 +100,7 @@ class PuffinFile:
                 else storage.get_range(location, start, payload_size + len(MAGIC))
             )
             if footer[: len(MAGIC)] != MAGIC:
-                raise _corrupt("footer magic", f"{MAGIC!r} at byte {start}", repr(footer[: len(MAGIC)]))
+                raise _corrupt("footer magic", f"{MAGIC!r} at byte {start}", told_beginning(footer[: len(MAGIC)]))
             payload = footer[len(MAGIC) :]
             if compressed:
                 payload = decompress("lz4", payload, "footer")
@@ -204,7 +205,7 @@ class PuffinWriter:
 def _footer_tail(tail: bytes, size: int) -> tuple[int, bool]:
     """Payload size and whether the payload is compressed."""
     if tail[8:] != MAGIC:
-        raise _corrupt("magic", f"the file to end with {MAGIC!r}", repr(tail[8:]))
+        raise _corrupt("magic", f"the file to end with {MAGIC!r}", told_beginning(tail[8:]))
     payload_size = int.from_bytes(tail[:4], "little", signed=True)
     if not 0 <= payload_size <= size - _SMALLEST:
         raise _corrupt("footer payload size", f"0 to {size - _SMALLEST}", str(payload_size))

@@ -30,7 +30,7 @@ from deltaberg.migrate.position import Position, position_of
 from deltaberg.migrate.recording_storage import RecordingStorage
 from deltaberg.migrate.refusal import STOPS_AT_SOURCE, Refused, refused_by_source
 from deltaberg.migrate.run_document import RunId, at_work, put_run_document
-from deltaberg.migrate.source import DeltaSource, IcebergSource, Source, TableFormat
+from deltaberg.migrate.source import DeltaSource, IcebergSource, Source, TableFormat, naming_target
 from deltaberg.migrate.target_root import target_root
 from deltaberg.migrate.unfinished_creation import clear_unfinished
 from deltaberg.storage import StorageError
@@ -107,10 +107,11 @@ def convert(
     options = options or ConvertOptions()
     if session is not None:
         options = replace(options, engine="spark")
+    root = target_root(source, target)
     job = _Job(
-        source=source,
+        source=naming_target(source, root, writes=True),
         to=TableFormat(to),
-        root=target_root(source, target),
+        root=root,
         options=options,
         clock_ms=time.time_ns() // 1_000_000 if clock_ms is None else clock_ms,
         progress=progress or _silent,

@@ -15,6 +15,7 @@ from deltaberg.delta.add_path import location_array
 from deltaberg.delta.deletion_vector import descriptors
 from deltaberg.migrate.footers import ONE_BY_ONE, FooterSurvey, look_at_all, name_pattern
 from deltaberg.migrate.locations import real_locations
+from deltaberg.migrate.outside_files import count_vector_files, outside_of
 from deltaberg.migrate.source import DeltaSource
 
 _SAME_COMMIT_MS = 10_000
@@ -58,6 +59,8 @@ class DeltaFileReader:
         self._source = source
         self.survey = FooterSurvey(source.storage, deep=deep, one_by_one=one_by_one)
         self._row_counts: dict[str, int] = dict(row_counts)
+        self.outside = outside_of(source)
+        """Files that were described and are not below the table's own folder, those of deletion vectors too."""
 
     @property
     def counted_by_footer(self) -> int:
@@ -86,7 +89,9 @@ class DeltaFileReader:
         facts = self.survey.observe(locations, formats, _groups(adds, locations), counts)
         if counts.null_count:
             counts = self._counted(counts, locations)
+        self.outside.add(locations)
         vectors = adds.column("deletion_vector")
+        count_vector_files(self.outside, self._source, vectors)
         if vectors.null_count < len(vectors):
             self._look_for(vectors)
         return DeltaFiles(adds=adds, locations=locations, record_counts=counts, facts=facts)

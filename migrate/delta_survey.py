@@ -23,8 +23,10 @@ from deltaberg.iceberg.transforms import IdentityTransform, TruncateTransform
 from deltaberg.iceberg.types import StringType
 from deltaberg.migrate.footers import ONE_BY_ONE, FooterSurvey, name_pattern
 from deltaberg.migrate.locations import real_locations
+from deltaberg.migrate.outside_files import count_files, outside_of
 from deltaberg.migrate.snapshot_line import SnapshotLine
 from deltaberg.migrate.source import IcebergSource
+from deltaberg.storage.location_roots import Roots
 from deltaberg.translate.data_files import top_folder
 
 
@@ -52,10 +54,12 @@ class DeltaSurvey:
     footers: tells which facts a file has. tallies: by facts and spec id. empty_strings: source ids of partition
     fields with the empty string as value. delete_keys: rows of equality delete files, which compare ``key_columns``. deletes: counts of delete files
     by kind, and the rows that vectors take; where the line has several snapshots, of all of them. listed_twice: a file
-    that one snapshot lists twice; a survey that was made in parts does not look for any.
+    that one snapshot lists twice; a survey that was made in parts does not look for any. outside: files that are not below
+    the table's own folder.
     """
 
     footers: FooterSurvey
+    outside: Roots
     tallies: dict[tuple[int, int], FileTally] = field(default_factory=dict)
     empty_strings: set[int] = field(default_factory=set)
     without_row_id: int = 0
@@ -75,7 +79,7 @@ Surveying = Callable[[IcebergSource, SnapshotLine, bool], DeltaSurvey]
 
 def survey_delta(source: IcebergSource, line: SnapshotLine, deep: bool) -> DeltaSurvey:
     """Look at the files of every snapshot of the line, in this process. Raises what reading the table raises."""
-    found = DeltaSurvey(footers=FooterSurvey(source.storage, deep=deep))
+    found = DeltaSurvey(footers=FooterSurvey(source.storage, deep=deep), outside=outside_of(source))
     seen: set[str] = set()
     for snapshot in line.distinct:
         paths = PathFingerprints()
@@ -86,7 +90,7 @@ def survey_delta(source: IcebergSource, line: SnapshotLine, deep: bool) -> Delta
                 look_at_files(found, source, line.union, new)
         found.listed_twice = found.listed_twice or _repeated(source, snapshot, paths)
         for batch in delete_files(source.table, snapshot):
-            look_at_deletes(found, batch)
+            look_at_deletes(found, source, batch)
     return found
 
 
@@ -122,6 +126,7 @@ def look_at_files(found: DeltaSurvey, source: IcebergSource, schema: Schema, bat
     """Add live data files of one partition spec to a survey. Raises UnsupportedIcebergFeature for an encrypted one."""
     _refuse_encrypted(batch)
     locations, facts = observe(found.footers, source, batch)
+    count_files(found.outside, source.storage, batch.column("file_path"))
     spec = source.table.metadata.spec_by_id(batch.column("spec_id")[0].as_py())
     _tally(found, facts, spec.spec_id, batch, locations)
     _look_for_empty_strings(found, schema, spec, batch.column("partition"))
@@ -171,9 +176,10 @@ def _look_for_empty_strings(found: DeltaSurvey, schema: Schema, spec: PartitionS
             found.empty_strings.add(part.source_id)
 
 
-def look_at_deletes(found: DeltaSurvey, batch: pa.RecordBatch) -> None:
+def look_at_deletes(found: DeltaSurvey, source: IcebergSource, batch: pa.RecordBatch) -> None:
     """Add live delete files to a survey. Raises UnsupportedIcebergFeature for an encrypted one."""
     _refuse_encrypted(batch)
+    count_files(found.outside, source.storage, batch.column("file_path"))
     is_vector = pc.equal(batch.column("file_format"), PUFFIN)
     vectors = pc.sum(is_vector).as_py() or 0
     equality = pc.sum(pc.equal(batch.column("content"), EQUALITY_DELETES)).as_py() or 0

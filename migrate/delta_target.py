@@ -22,6 +22,7 @@ from deltaberg.migrate.delta_survey import DeltaSurvey, Surveying, survey_delta
 from deltaberg.migrate.footers import FooterSurvey
 from deltaberg.migrate.iceberg_compat import compat_findings
 from deltaberg.migrate.int96_survey import int96_obstacles
+from deltaberg.migrate.outside_files import count_metadata_files, outside_findings
 from deltaberg.migrate.snapshot_line import SnapshotLine, snapshot_line
 from deltaberg.migrate.source import IcebergSource
 from deltaberg.translate import codes, source_codes
@@ -34,7 +35,7 @@ from deltaberg.translate.findings import Finding
 from deltaberg.translate.lineage import iceberg_to_delta_lineage_properties
 from deltaberg.translate.options import ConvertOptions
 from deltaberg.translate.partitioning import DeltaPartitioning, iceberg_to_delta_partitioning
-from deltaberg.translate.properties import iceberg_to_delta_properties
+from deltaberg.translate.properties import iceberg_to_delta_properties, shown_text
 from deltaberg.translate.schema import DeltaSchemaTranslation, LeafPair, iceberg_to_delta_schema
 from deltaberg.translate.type_changes import delta_can_widen, widening_chain
 
@@ -125,6 +126,7 @@ class _Designer:
         self.schema = line.union
         self.schemas = line.schemas or (source.schema,)
         self.survey: DeltaSurvey = survey_files(source, line, options.deep)
+        count_metadata_files(self.survey.outside, source, line.distinct)
         self.findings: list[Finding] = []
 
     def design(self) -> DeltaDesign:
@@ -209,7 +211,7 @@ class _Designer:
             lineage=lineage,
             widened=bool(narrow),
             properties=properties,
-            description=self.metadata.properties.get("comment"),
+            description=shown_text(self.metadata.properties.get("comment")),
             deletes=dict(self.survey.deletes),
             keys_in_tasks=self._keys_in_tasks(),
             findings=tuple(self.findings),
@@ -217,6 +219,7 @@ class _Designer:
 
     def _look_at_source(self) -> None:
         self.findings.extend(self.survey.footers.findings())
+        self.findings.extend(outside_findings(self.survey.outside, self.source.storage))
         if self.source.snapshot is None:
             self.findings.append(Finding(code=source_codes.EMPTY_SOURCE, what="snapshots"))
         if self.survey.listed_twice is not None:

@@ -16,8 +16,10 @@ from deltaberg.iceberg.partition_spec import PartitionSpec
 from deltaberg.migrate.delta_eras import DeltaEras, delta_eras
 from deltaberg.migrate.delta_files import DeltaFileReader
 from deltaberg.migrate.iceberg_survey import FileTotals, IcebergSurvey, Surveying, SurveyRequest, survey_iceberg
+from deltaberg.migrate.outside_files import count_sidecars, outside_findings
 from deltaberg.migrate.position import APP_ID_PREFIX
 from deltaberg.migrate.source import DeltaSource
+from deltaberg.redaction import redacted
 from deltaberg.translate import codes, source_codes
 from deltaberg.translate.carried_mapping import MAPPING_KEY, CarriedMapping
 from deltaberg.translate.field_ids import Path, assigned_ids, declared_ids, mapped_schema, physical_name
@@ -95,7 +97,8 @@ def design_iceberg(
     if eras is not None and options.format_version is None and wanted < eras.format_version:
         wanted, why = eras.format_version, "a type was changed in its history"
     survey = _surveyed(source, eras, reader, options, schemas, ids, lineage, wanted, survey_files)
-    findings = [*survey.all_findings(), *reader.survey.findings()]
+    count_sidecars(reader.outside, source)
+    findings = [*survey.all_findings(), *reader.survey.findings(), *outside_findings(reader.outside, source.storage)]
     difference = source.snapshot.checksum_difference(_log_totals(source, survey, eras))
     if difference is not None:
         findings.append(Finding(code=source_codes.CHECKSUM_DIFFERS, what="checksum file", detail=difference))
@@ -321,7 +324,7 @@ def _properties(source: DeltaSource, findings: list[Finding]) -> dict[str, str]:
         findings.append(Finding(code=codes.RULE_NOT_ENFORCED, what=name, detail=f"CHECK {expression}"))
     result = dict(carried.properties)
     if metadata.description:
-        result["comment"] = metadata.description
+        result["comment"] = redacted(metadata.description)
     clustering = source.snapshot.domain_metadata.get(_CLUSTERING_DOMAIN)
     if clustering is not None:
         result[CLUSTERING_KEY] = clustering.configuration
@@ -330,7 +333,7 @@ def _properties(source: DeltaSource, findings: list[Finding]) -> dict[str, str]:
         result.setdefault(_VECTORIZED_KEY, "false")
         findings.append(Finding(code=codes.SHREDDED_VARIANTS, what="variants"))
     applications = source.snapshot.txns.items()
-    reached = {name: txn.version for name, txn in sorted(applications) if not name.startswith(APP_ID_PREFIX)}
+    reached = {redacted(name): txn.version for name, txn in sorted(applications) if not name.startswith(APP_ID_PREFIX)}
     if reached:
         result[TRANSACTIONS_KEY] = json.dumps(reached)
         findings.append(Finding(code=codes.TRANSACTIONS, what=f"{len(reached)} applications"))

@@ -8,6 +8,7 @@ from typing import Any
 
 import pyarrow.compute as pc
 
+from deltaberg.delta.add_path import location_array
 from deltaberg.delta.types import ArrayType, DeltaType, MapType, StructType
 from deltaberg.delta.types import type_name as delta_type_name
 from deltaberg.iceberg.data_file import EQUALITY_DELETES
@@ -15,9 +16,19 @@ from deltaberg.iceberg.delete_index import PUFFIN
 from deltaberg.iceberg.live_files import data_files, delete_files
 from deltaberg.iceberg.transforms import VoidTransform
 from deltaberg.iceberg.types import type_name as iceberg_type_name
+from deltaberg.migrate.outside_files import (
+    count_files,
+    count_metadata_files,
+    count_sidecars,
+    count_vector_files,
+    outside_findings,
+    outside_of,
+)
+from deltaberg.migrate.plan_document import PlanItem, items_of
 from deltaberg.migrate.position import Position
 from deltaberg.migrate.source import DeltaSource, IcebergSource, Source
 from deltaberg.translate.partitioning import field_text
+from deltaberg.translate.properties import shown_properties
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,6 +59,8 @@ class Inspection:
     format_version: ``"3"`` for Iceberg, ``"reader 3, writer 7"`` for Delta. partitioning: ``"day(ts)"``, ``"p"``.
     rows: live rows, deletes applied; None where a file's count is unknown without reading footers.
     deletes: ``{"vectors", "position", "equality", "rows"}``. position: the source position, where deltaberg wrote it.
+    properties: without values that are secrets. warnings: folders outside the table's own under which files lie; coded like a
+    plan's items.
     """
 
     format: str
@@ -66,6 +79,7 @@ class Inspection:
     deletes: dict[str, int]
     properties: dict[str, str] = field(default_factory=dict)
     position: dict[str, Any] | None = None
+    warnings: tuple[PlanItem, ...] = ()
 
     def to_json(self) -> dict[str, Any]:
         return {
@@ -85,6 +99,7 @@ class Inspection:
             "deletes": self.deletes,
             "properties": self.properties,
             "position": self.position,
+            "warnings": [item.to_json() for item in self.warnings],
         }
 
 
@@ -100,12 +115,16 @@ def inspect_table(source: Source) -> Inspection:
 def _inspect_iceberg(source: IcebergSource) -> Inspection:
     metadata, snapshot = source.table.metadata, source.snapshot
     files = rows = size = 0
+    outside = outside_of(source)
+    count_metadata_files(outside, source, () if snapshot is None else (snapshot,))
     for batch in data_files(source.table, snapshot, with_metrics=False):
+        count_files(outside, source.storage, batch.column("file_path"))
         files += batch.num_rows
         rows += pc.sum(batch.column("record_count")).as_py()
         size += pc.sum(batch.column("file_size_in_bytes")).as_py()
     deletes = {"vectors": 0, "position": 0, "equality": 0, "rows": 0}
     for batch in delete_files(source.table, snapshot):
+        count_files(outside, source.storage, batch.column("file_path"))
         vectors = pc.equal(batch.column("file_format"), PUFFIN)
         equality = pc.sum(pc.equal(batch.column("content"), EQUALITY_DELETES)).as_py()
         count = pc.sum(vectors).as_py()
@@ -143,8 +162,9 @@ def _inspect_iceberg(source: IcebergSource) -> Inspection:
         rows=rows - deletes["rows"] if known else None,
         bytes=size,
         deletes=deletes,
-        properties=dict(metadata.properties),
+        properties=shown_properties(metadata.properties),
         position=None if position is None else json.loads(position.to_text()),
+        warnings=items_of(outside_findings(outside, source.storage)),
     )
 
 
@@ -152,7 +172,11 @@ def _inspect_delta(source: DeltaSource) -> Inspection:
     snapshot = source.snapshot
     metadata, mapping, protocol = snapshot.metadata, snapshot.column_mapping, snapshot.protocol
     files = rows = size = vectors = deleted = uncounted = 0
+    outside = outside_of(source)
+    count_sidecars(outside, source)
     for batch in snapshot.add_files(check_totals=False):
+        count_files(outside, source.storage, location_array(batch, snapshot.table_root))
+        count_vector_files(outside, source, batch.column("deletion_vector"))
         counts = pc.struct_field(batch.column("stats"), "num_records")
         descriptors = batch.column("deletion_vector")
         files += batch.num_rows
@@ -186,8 +210,9 @@ def _inspect_delta(source: DeltaSource) -> Inspection:
         rows=None if uncounted else rows - deleted,
         bytes=size,
         deletes={"vectors": vectors, "position": 0, "equality": 0, "rows": deleted},
-        properties=dict(metadata.configuration),
+        properties=shown_properties(metadata.configuration),
         position=None if position is None else json.loads(position.to_text()),
+        warnings=items_of(outside_findings(outside, source.storage)),
     )
 
 

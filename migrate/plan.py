@@ -18,7 +18,7 @@ from deltaberg.migrate.plan_document import Plan, items_of
 from deltaberg.migrate.position import position_of
 from deltaberg.migrate.refusal import STOPS_AT_SOURCE, refused_by_source
 from deltaberg.migrate.rewrite import LOCAL_LIMIT_BYTES
-from deltaberg.migrate.source import DeltaSource, IcebergSource, Source, TableFormat
+from deltaberg.migrate.source import DeltaSource, IcebergSource, Source, TableFormat, naming_target
 from deltaberg.migrate.target_root import target_root
 from deltaberg.translate import codes
 from deltaberg.translate.findings import Finding
@@ -58,6 +58,7 @@ def plan(
     options = options or ConvertOptions()
     check_request(source, TableFormat(to), options)
     root = target_root(source, target)
+    source = naming_target(source, root, writes=False)
     # A session is not worth starting for the plan of a small table.
     worth_it = session is not None or (options.engine == "spark" and stated_files(source) >= DISTRIBUTE_FROM)
     engine = engine_of(options.engine, session) if worth_it else LocalEngine()

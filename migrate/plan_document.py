@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
+from deltaberg.redaction import redacted, redacted_json
 from deltaberg.translate.findings import Finding, Severity, merge
 
 
@@ -78,10 +79,10 @@ class Plan:
         }
 
     def to_json(self) -> dict[str, Any]:
-        """The document that ``--json`` prints and that ``convert`` writes beside the target."""
+        """The document that ``--json`` prints and that ``convert`` writes beside the target; no text of it holds a secret."""
         return {
-            "source": self.source,
-            "target": self.target,
+            "source": redacted_json(self.source),
+            "target": redacted_json(self.target),
             "refused": self.refused,
             "files": self.files,
             "rows": self.rows,
@@ -101,9 +102,9 @@ def items_of(findings: Iterable[Finding], *, strict: bool = False) -> tuple[Plan
         PlanItem(
             code=finding.code.name,
             severity=finding.effective_severity(strict=strict).value,
-            what=finding.what,
-            reason=f"{finding.code.reason} ({finding.detail})" if finding.detail else finding.code.reason,
-            remedy=finding.remedy if finding.remedy is not None else finding.code.remedy,
+            what=redacted(finding.what),
+            reason=redacted(f"{finding.code.reason} ({finding.detail})" if finding.detail else finding.code.reason),
+            remedy=redacted(finding.remedy if finding.remedy is not None else finding.code.remedy),
             files=finding.files,
             rows=finding.rows,
         )

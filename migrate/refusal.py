@@ -12,11 +12,12 @@ from deltaberg.errors import DeltabergError, NotATable, Unsupported, error_conte
 from deltaberg.iceberg.errors import CorruptMetadata
 from deltaberg.migrate.plan_document import Plan, items_of
 from deltaberg.migrate.source import TableFormat
-from deltaberg.storage.errors import NotFound, UnusableLocation
-from deltaberg.translate import codes, source_codes
+from deltaberg.storage.errors import LocationRefused, NotFound, UnusableLocation
+from deltaberg.translate import codes, location_codes, source_codes
 from deltaberg.translate.findings import Code, Finding
 
 _CODES: Final[tuple[tuple[type[DeltabergError], Code], ...]] = (
+    (LocationRefused, location_codes.OTHER_STORE),
     (Unsupported, source_codes.SOURCE_FEATURE),
     (DataFileError, codes.FILE_UNREADABLE),
     (CorruptMetadata, source_codes.SOURCE_UNREADABLE),

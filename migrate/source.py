@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
 from enum import Enum
 from typing import Final
 
@@ -15,7 +16,8 @@ from deltaberg.iceberg.read_schema import schema_at
 from deltaberg.iceberg.schema import Schema
 from deltaberg.iceberg.snapshot import Snapshot as IcebergSnapshot
 from deltaberg.iceberg.table import Table as IcebergTable
-from deltaberg.storage import Storage
+from deltaberg.storage import Storage, guarded, refuse_credentials
+from deltaberg.storage.guarded_storage import with_target
 
 _LOG_FOLDER: Final = "_delta_log"
 
@@ -76,15 +78,22 @@ def open_source(
     ref: str | None = None,
     as_of_ms: int | None = None,
     format: TableFormat | None = None,
+    allow_locations: Iterable[str] = (),
+    beside: Iterable[str] = (),
 ) -> Source:
     """The table at ``location`` (a folder or an Iceberg ``*.metadata.json``), at one point of its history.
 
     version: Delta only; snapshot_id, ref: Iceberg only; as_of_ms: either, milliseconds since 1970 UTC.
-    format: which to take where both stand in one folder.
+    format: which to take where both stand in one folder. allow_locations: prefixes of other stores below which the table's
+    files may be. beside: other tables that the user named; their stores are read, too.
+
+    The source's storage reads in the table's own store only; ``naming_target`` says where it may write.
 
     Raises NotATable where neither format's metadata stands, UsageError where both do and ``format`` is not given
-    or where a selector belongs to the other format.
+    or where a selector belongs to the other format; LocationRefused where the metadata names another store.
     """
+    refuse_credentials(location)
+    storage = guarded(storage, [location, *beside], allow_locations=allow_locations)
     folder = location.rstrip("/") or location
     if not is_metadata_file(folder) and os.path.isfile(storage.resolve(location)):
         raise NotATable(
@@ -114,6 +123,15 @@ def open_source(
     return DeltaSource(
         table=delta, snapshot=delta.snapshot(version=version, as_of_ms=as_of_ms), storage=storage, location=location
     )
+
+
+def naming_target(source: Source, root: str, *, writes: bool) -> Source:
+    """The same source, whose storage also reads the store of a target's folder, which the user named, and writes below the
+    folder and nowhere else; without ``writes`` not at all."""
+    storage = with_target(source.storage, root, location=source.location, writes=writes)
+    if isinstance(source, IcebergSource):
+        return replace(source, storage=storage, table=replace(source.table, storage=storage))
+    return replace(source, storage=storage)
 
 
 def _detect(folder: str, storage: Storage, preferred: TableFormat | None) -> TableFormat:

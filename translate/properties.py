@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
+from deltaberg.redaction import HIDDEN, redacted
 from deltaberg.translate.codes import SECRET_PROPERTY
 from deltaberg.translate.findings import Finding
 
@@ -84,7 +85,20 @@ class PropertyTranslation:
 
 def is_secret(key: str, value: str) -> bool:
     """Whether a property looks like a credential: by its name, or by a value that holds one."""
-    return _SECRET.search(key) is not None or _SECRET_VALUE.search(value) is not None
+    return _SECRET.search(key) is not None or _SECRET_VALUE.search(value) is not None or redacted(value) != value
+
+
+def shown_text(text: str | None) -> str | None:
+    """A description as the target's metadata may repeat it: without a URL's credentials."""
+    return None if text is None else redacted(text)
+
+
+def shown_properties(properties: Mapping[str, str]) -> dict[str, str]:
+    """Properties as they may be printed: no value that is or holds a secret."""
+    return {
+        key: HIDDEN if _SECRET.search(key) or _SECRET_VALUE.search(value) else redacted(value)
+        for key, value in properties.items()
+    }
 
 
 def delta_to_iceberg_properties(configuration: Mapping[str, str]) -> PropertyTranslation:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from deltaberg.translate.findings import Code, Severity
+from deltaberg.translate.location_codes import LOCATION_CODES
 
 _ICEBERG: Final = ("iceberg",)
 _DELTA: Final = ("delta",)
@@ -82,6 +83,7 @@ FILE_LISTED_TWICE: Final = Code(
 )
 
 SOURCE_CODES: Final = (
+    *LOCATION_CODES,
     CHECKSUM_DIFFERS,
     EMPTY_SOURCE,
     FILE_LISTED_TWICE,

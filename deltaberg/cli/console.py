@@ -7,6 +7,7 @@ import sys
 from typing import TYPE_CHECKING, Any
 
 from deltaberg.moment import moment_text
+from deltaberg.redaction import redacted_json
 
 if TYPE_CHECKING:
     from rich.console import Console, RenderableType
@@ -61,8 +62,8 @@ def facts(rows: dict[str, str]) -> RenderableType:
 
 
 def print_json(document: dict[str, Any]) -> None:
-    """The one document of ``--json``."""
-    sys.stdout.write(json.dumps(document, indent=2, ensure_ascii=False, allow_nan=False) + "\n")
+    """The one document of ``--json``; no text of it holds a secret."""
+    sys.stdout.write(json.dumps(redacted_json(document), indent=2, ensure_ascii=False, allow_nan=False) + "\n")
 
 
 def count(number: int | None) -> str:

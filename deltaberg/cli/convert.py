@@ -34,6 +34,7 @@ def convert(
     as_of: options.AsOf = None,
     relocate: options.Relocate = None,
     clean: choices.Clean = False,
+    allow_location: options.AllowLocation = None,
     json: options.Json = False,
     verbose: options.Verbose = False,
 ) -> None:
@@ -76,7 +77,14 @@ def convert(
             ),
             progress=bar,
             clean=clean,
-            **where(version=version, snapshot_id=snapshot_id, ref=ref, as_of=as_of, relocate=relocate),
+            **where(
+                version=version,
+                snapshot_id=snapshot_id,
+                ref=ref,
+                as_of=as_of,
+                relocate=relocate,
+                allow_location=allow_location,
+            ),
         )
     warn(result)
     if json:

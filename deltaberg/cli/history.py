@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 def history(
     table: options.Table,
     relocate: options.Relocate = None,
+    allow_location: options.AllowLocation = None,
     format: options.Format = None,
     json: options.Json = False,
     verbose: options.Verbose = False,
@@ -29,7 +30,7 @@ def history(
     from deltaberg import api
     from deltaberg.cli.console import print_json
 
-    report = api.history(table, **where(relocate=relocate, format=format))
+    report = api.history(table, **where(relocate=relocate, allow_location=allow_location, format=format))
     if json:
         print_json(report.to_json())
     else:

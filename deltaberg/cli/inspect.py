@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from deltaberg.cli import options
 from deltaberg.cli.selection import where
+from deltaberg.redaction import redacted
 
 if TYPE_CHECKING:
     from deltaberg.migrate.inspection import Inspection
@@ -18,6 +19,7 @@ def inspect(
     ref: options.Ref = None,
     as_of: options.AsOf = None,
     relocate: options.Relocate = None,
+    allow_location: options.AllowLocation = None,
     format: options.Format = None,
     json: options.Json = False,
     verbose: options.Verbose = False,
@@ -35,7 +37,15 @@ def inspect(
 
     inspection = api.inspect(
         table,
-        **where(version=version, snapshot_id=snapshot_id, ref=ref, as_of=as_of, relocate=relocate, format=format),
+        **where(
+            version=version,
+            snapshot_id=snapshot_id,
+            ref=ref,
+            as_of=as_of,
+            relocate=relocate,
+            allow_location=allow_location,
+            format=format,
+        ),
     )
     if json:
         print_json(inspection.to_json())
@@ -47,7 +57,7 @@ def show(inspection: Inspection) -> None:
     """Facts first, then one line a column."""
     from rich.text import Text
 
-    from deltaberg.cli.console import count, deletes, facts, grid, moment, size, stdout
+    from deltaberg.cli.console import count, deletes, facts, grid, moment, plural, size, stdout
 
     out = stdout()
     iceberg = inspection.format == "iceberg"
@@ -85,7 +95,7 @@ def show(inspection: Inspection) -> None:
             0, ("id", ["" if column.field_id is None else str(column.field_id) for column in inspection.columns])
         )
     if any(column.comment for column in inspection.columns):
-        shown.append(("comment", [column.comment or "" for column in inspection.columns]))
+        shown.append(("comment", [redacted(column.comment or "") for column in inspection.columns]))
     columns = grid(*(name for name, _ in shown), right=("id",))
     for row in zip(*(cells for _, cells in shown), strict=True):
         columns.add_row(*row)
@@ -94,6 +104,10 @@ def show(inspection: Inspection) -> None:
         out.print()
         out.print(Text("properties", style="bold"))
         out.print(facts(dict(sorted(inspection.properties.items()))))
+    for item in inspection.warnings:
+        out.print()
+        out.print(Text(f"{item.severity}  {item.code}  {item.what}  ({plural(item.files, 'file')})", style="yellow"))
+        out.print(Text(f"        {item.reason}"))
 
 
 def _position(inspection: Inspection) -> str:

@@ -25,6 +25,7 @@ from deltaberg.cli.rollback import rollback
 from deltaberg.cli.scan import scan
 from deltaberg.cli.verify import verify
 from deltaberg.errors import DeltabergError, Interrupted, Unsupported
+from deltaberg.redaction import redacted
 
 EXIT_FAILED = 1
 EXIT_USAGE = 2
@@ -138,8 +139,9 @@ def run(arguments: Sequence[str], invocation: Invocation) -> int:
 
 
 def _failed(invocation: Invocation, text: str, error: BaseException, code: int) -> int:
+    text = redacted(text)
     if invocation.verbose:
-        traceback.print_exception(error, file=sys.stderr)
+        print(redacted("".join(traceback.format_exception(error))), file=sys.stderr, end="")
     print(f"deltaberg: {text}", file=sys.stderr)
     if invocation.json:
         from deltaberg.cli.console import print_json

@@ -49,6 +49,14 @@ Relocate = Annotated[
     list[str] | None,
     typer.Option("--relocate", help="Files said to be under OLD are under NEW; may be repeated.", metavar="OLD=NEW"),
 ]
+AllowLocation = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--allow-location",
+        help="Files of the table may be under PREFIX, in another store than its own; may be repeated.",
+        metavar="PREFIX",
+    ),
+]
 Format = Annotated[
     FormatName | None,
     typer.Option("--format", help="Which table is meant where a folder holds both.", metavar="iceberg|delta"),

@@ -43,6 +43,7 @@ def plan(
     ref: options.Ref = None,
     as_of: options.AsOf = None,
     relocate: options.Relocate = None,
+    allow_location: options.AllowLocation = None,
     json: options.Json = False,
     verbose: options.Verbose = False,
 ) -> None:
@@ -77,7 +78,14 @@ def plan(
             engine=engine,
             target_file_size=target_file_size,
         ),
-        **where(version=version, snapshot_id=snapshot_id, ref=ref, as_of=as_of, relocate=relocate),
+        **where(
+            version=version,
+            snapshot_id=snapshot_id,
+            ref=ref,
+            as_of=as_of,
+            relocate=relocate,
+            allow_location=allow_location,
+        ),
     )
     if json:
         print_json(result.to_json())

@@ -38,6 +38,7 @@ def scan(
     ref: options.Ref = None,
     as_of: options.AsOf = None,
     relocate: options.Relocate = None,
+    allow_location: options.AllowLocation = None,
     format: options.Format = None,
     json: options.Json = False,
     verbose: options.Verbose = False,
@@ -61,7 +62,15 @@ def scan(
         table,
         columns=None if columns is None else column_names(columns),
         limit=wanted,
-        **where(version=version, snapshot_id=snapshot_id, ref=ref, as_of=as_of, relocate=relocate, format=format),
+        **where(
+            version=version,
+            snapshot_id=snapshot_id,
+            ref=ref,
+            as_of=as_of,
+            relocate=relocate,
+            allow_location=allow_location,
+            format=format,
+        ),
     )
     if out is not None:
         write(selected, out, json=json)

@@ -20,6 +20,7 @@ def where(
     ref: str | None = None,
     as_of: str | None = None,
     relocate: Iterable[str] | None = None,
+    allow_location: Iterable[str] | None = None,
     format: FormatName | None = None,
 ) -> Where:
     """The keywords that choose one state of one table. Raises UsageError where two options choose the state."""
@@ -33,6 +34,7 @@ def where(
         "ref": ref,
         "as_of": as_of,
         "relocate": prefixes(relocate or ()),
+        "allow_locations": tuple(allow_location or ()),
         "format": format,
     }
 

@@ -10,6 +10,7 @@ import typer
 from deltaberg.cli import options
 from deltaberg.cli.selection import where
 from deltaberg.errors import VerificationFailed
+from deltaberg.redaction import redacted
 
 if TYPE_CHECKING:
     from deltaberg.migrate.verify import VerifyReport
@@ -40,6 +41,7 @@ def verify(
     ref: options.Ref = None,
     as_of: options.AsOf = None,
     relocate: options.Relocate = None,
+    allow_location: options.AllowLocation = None,
     json: options.Json = False,
     verbose: options.Verbose = False,
 ) -> None:
@@ -66,14 +68,21 @@ def verify(
             bounds=bounds,
             engine=engine,
             progress=bar,
-            **where(version=version, snapshot_id=snapshot_id, ref=ref, as_of=as_of, relocate=relocate),
+            **where(
+                version=version,
+                snapshot_id=snapshot_id,
+                ref=ref,
+                as_of=as_of,
+                relocate=relocate,
+                allow_location=allow_location,
+            ),
         )
     if json:
         print_json(report.to_json())
     else:
         show(report)
     if not report.equal:
-        print(f"deltaberg: {difference(report)}", file=sys.stderr)
+        print(f"deltaberg: {redacted(difference(report))}", file=sys.stderr)
         raise typer.Exit(VerificationFailed.exit_code)
 
 
@@ -90,7 +99,7 @@ def show(report: VerifyReport) -> None:
         mark = ("equal ", "green") if check.equal else ("DIFFER", "bold red")
         out.print(Text.assemble("  ", mark, f"  {check.name:{width}}  ", (f"{check.compared:,} compared", "dim")))
         for line in check.differences:
-            out.print(Text(f"            {line}"))
+            out.print(Text(redacted(f"            {line}")))
     if report.equal:
         out.print(Text(f"{table_name(report.source)} and {table_name(report.target)} are equal", style="bold green"))
 

@@ -18,6 +18,7 @@ import pyarrow.parquet as pq
 
 from deltaberg.datafile.errors import DataFileError
 from deltaberg.datafile.thrift_compact import Struct, ThriftError, read_struct
+from deltaberg.redaction import told_beginning
 
 MAGIC, ENCRYPTED_MAGIC = b"PAR1", b"PARE"
 UNKNOWN = -1
@@ -164,7 +165,7 @@ def _footer_bytes(file: pa.NativeFile) -> bytes:
         raise DataFileError("Cannot read the file: its Parquet footer is encrypted")
     if magic != MAGIC:
         raise DataFileError(
-            f"Cannot read the file: it is no Parquet file (expected {MAGIC!r} at its end, found {magic!r})"
+            f"Cannot read the file: it is no Parquet file (expected {MAGIC!r} at its end, found {told_beginning(magic)})"
         )
     (length,) = struct.unpack("<I", tail[-8:-4])
     if length > size - 12:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from deltaberg.errors import DeltabergError
+from deltaberg.errors import DeltabergError, Unsupported, UsageError
 
 
 class StorageError(DeltabergError):
@@ -35,3 +35,11 @@ class NotSent(StorageError):
 
 class ConditionIgnored(NotSent):
     """The store replaces a file that put_if_absent must not touch: two writers would both believe that they had won."""
+
+
+class LocationRefused(Unsupported):
+    """A place that may not be read: in another store than the table's own, or with credentials in its URL (exit 3)."""
+
+
+class OutsideTarget(UsageError):
+    """A place that may not be written: not below the folder that was chosen (exit 2)."""

@@ -15,6 +15,8 @@ from typing import cast
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from deltaberg.errors import UsageError
+from deltaberg.redaction import has_secret
 from deltaberg.storage.errors import StorageError, UnusableLocation
 
 _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.\-]*):")
@@ -31,10 +33,23 @@ def scheme_of(location: str) -> str | None:
 
 
 def absolute_location(text: str) -> str:
-    """What a person typed as a location: a relative local path is taken from the working directory."""
+    """What a person typed as a location: a relative local path is taken from the working directory.
+
+    Raises UsageError for a URL with credentials in it.
+    """
+    refuse_credentials(text)
     if scheme_of(text) is not None and not os.path.exists(text):
         return text
     return os.path.abspath(text)
+
+
+def refuse_credentials(location: str) -> None:
+    """Raise UsageError for a URL with credentials in it: metadata, plans and logs would repeat it."""
+    if has_secret(location):
+        raise UsageError(
+            f"Cannot use the location {location}: it carries credentials, which metadata and logs would repeat; give them by "
+            "the environment or by storage options, and the URL without them"
+        )
 
 
 def canonical_location(location: str) -> str:
@@ -80,6 +95,11 @@ class Relocation:
             for old, new in prefixes.items()
         }
         self._prefixes = tuple(sorted(moved.items(), key=lambda item: len(item[0]), reverse=True))
+
+    @property
+    def targets(self) -> tuple[str, ...]:
+        """Where files were moved to, as prefixes."""
+        return tuple(new for _, new in self._prefixes)
 
     def resolve(self, location: str) -> str:
         """Where a location really is. Raises StorageError like ``canonical_location``."""

@@ -12,6 +12,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from deltaberg.redaction import hide_options
 from deltaberg.storage.local_files import LocalFiles
 from deltaberg.storage.location import Relocation
 from deltaberg.storage.presence import present_locally, present_remotely
@@ -37,6 +38,7 @@ class ObjectStorage:
 
     def __init__(self, relocation: Relocation, options: Mapping[str, str], *, commits_here: bool = True) -> None:
         """commits_here: False where another process commits what is written through this storage."""
+        hide_options(options)
         self._relocation = relocation
         self._options = options
         self._local = LocalFiles(sync_later=commits_here)
@@ -45,6 +47,11 @@ class ObjectStorage:
     def __reduce__(self) -> tuple[Callable[[Relocation, Mapping[str, str]], ObjectStorage], tuple[Any, ...]]:
         """Another process opens stores of its own."""
         return _for_a_task, (self._relocation, dict(self._options))
+
+    @property
+    def relocation_targets(self) -> tuple[str, ...]:
+        """Where the user says that files were moved to."""
+        return self._relocation.targets
 
     def resolve(self, location: str) -> str:
         return self._relocation.resolve(location)

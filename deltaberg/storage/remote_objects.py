@@ -8,7 +8,6 @@ import uuid
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any, cast
-from urllib.parse import urlsplit
 
 import obstore
 import pyarrow as pa
@@ -21,18 +20,14 @@ from obstore.exceptions import (
 )
 from obstore.store import HTTPStore, MemoryStore, from_url
 
+from deltaberg.redaction import redacted
 from deltaberg.storage.errors import AlreadyExists, ConditionIgnored, NotFound, NotSent, PermissionDenied, StorageError
 from deltaberg.storage.protocol import Chunk
+from deltaberg.storage.store_name import root_and_key
 
 if TYPE_CHECKING:
     from obstore.store import ObjectStore
 
-_AZURE_HOSTS = (
-    ".dfs.core.windows.net",
-    ".blob.core.windows.net",
-    ".dfs.fabric.microsoft.com",
-    ".blob.fabric.microsoft.com",
-)
 _SCHEMES = ("s3", "gs", "az", "azure", "adl", "abfs", "abfss", "http", "https", "memory")
 _LISTED_AT_ONCE = 50_000
 _SETTINGS = ("AWS_", "GOOGLE_", "AZURE_")
@@ -204,7 +199,7 @@ class RemoteObjects:
 
     def _place(self, url: str) -> tuple[ObjectStore, str]:
         """The store and the key of a URL. The key is literal; only what no store of obstore can hold is refused."""
-        root, key = _root_and_key(url)
+        root, key = root_and_key(url)
         segments = key.split("/")
         if "" in segments or "." in segments or ".." in segments:
             raise StorageError(
@@ -229,22 +224,6 @@ class RemoteObjects:
             return MemoryStore()
         with _told("open", url):
             return from_url(root, config=cast("Any", self._options or None))
-
-
-def _root_and_key(url: str) -> tuple[str, str]:
-    scheme, colon, rest = url.partition(":")
-    if not rest.startswith("//"):
-        raise StorageError(f"Cannot use the location {url!r}: no host or bucket (expected {scheme}://...)", path=url)
-    host, _, key = rest[2:].partition("/")
-    root = f"{scheme}{colon}//{host}"
-    if scheme in {"http", "https"}:
-        name = urlsplit(root).hostname or ""
-        by_path = name.endswith(_AZURE_HOSTS) or name.endswith(".r2.cloudflarestorage.com")
-        by_path = by_path or (name.startswith(("s3.", "s3-")) and name.endswith(".amazonaws.com"))
-        if by_path:
-            bucket, _, key = key.partition("/")
-            root = f"{root}/{bucket}"
-    return root, key
 
 
 class _Object(io.RawIOBase):
@@ -323,13 +302,18 @@ def _told(verb: str, url: str) -> Iterator[None]:
     try:
         yield
     except FileNotFoundError as error:
-        raise NotFound(f"Cannot {verb} {url}: no such file", path=url) from error
+        raise NotFound(f"Cannot {verb} {url}: no such file", path=url) from _showable(error)
     except (AlreadyExistsError, PreconditionError) as error:
-        raise AlreadyExists(f"Cannot {verb} {url}: the file exists already", path=url) from error
+        raise AlreadyExists(f"Cannot {verb} {url}: the file exists already", path=url) from _showable(error)
     except (PermissionDeniedError, UnauthenticatedError) as error:
-        raise PermissionDenied(f"Cannot {verb} {url}: {_first_line(error)}", path=url) from error
+        raise PermissionDenied(f"Cannot {verb} {url}: {_first_line(error)}", path=url) from _showable(error)
     except (BaseError, OSError, ValueError) as error:
-        raise StorageError(f"Cannot {verb} {url}: {_first_line(error)}", path=url) from error
+        raise StorageError(f"Cannot {verb} {url}: {_first_line(error)}", path=url) from _showable(error)
+
+
+def _showable(error: Exception) -> Exception | None:
+    """The store's own error as a cause; None where its text, which tracebacks print, holds a secret."""
+    return error if redacted(str(error)) == str(error) else None
 
 
 def _first_line(error: Exception) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING
 
 from deltaberg.errors import error_context
@@ -31,12 +31,14 @@ def convert(
     as_of_ms: int | None = None,
     relocate: Mapping[str, str] | None = None,
     storage_options: Mapping[str, str] | None = None,
+    allow_locations: Iterable[str] = (),
     progress: Progress | None = None,
 ) -> ConvertResult:
     """Write the table of the other format; same plan, same result as ``deltaberg.convert``, the work done in tasks.
 
     session: classic or Connect, from Spark 3.5 on; it is neither configured nor stopped. Locations are those of
-    executors and driver alike; credentials come from ``storage_options`` or the environment of each.
+    executors and driver alike; credentials come from ``storage_options`` or the environment of each. allow_locations: as
+    ``deltaberg.convert`` has it.
     Raises like ``deltaberg.convert``, and EngineUnavailable, EngineFailed for what Spark lacks or gave up.
     """
     location = absolute_location(os.fspath(source))
@@ -50,6 +52,7 @@ def convert(
             ref=ref,
             as_of_ms=as_of_ms,
             format=wanted.other,
+            allow_locations=allow_locations,
         )
         return run_conversion(
             opened,

@@ -30,6 +30,7 @@ from deltaberg.migrate.spark.job_files import JobFiles
 from deltaberg.migrate.spark.staging import Place, StagedPaths, StagedRewrites, Staging, any_repeated, staged_rewrites
 from deltaberg.migrate.spark.work import Attempt, SparkWork, TaskProgress
 from deltaberg.storage import Storage
+from deltaberg.storage.location_roots import Roots
 from deltaberg.translate.codes import ALL_CODES
 from deltaberg.translate.findings import Finding
 
@@ -100,6 +101,7 @@ class PartSurvey:
     unreadable: dict[str, str]
     miscounted: dict[str, str]
     counted_by_footer: int
+    outside: Roots
     paths: StagedPaths
     found: Place | None
 
@@ -146,6 +148,7 @@ class SurveyTask:
             unreadable=dict(reader.survey.unreadable),
             miscounted=dict(reader.survey.miscounted),
             counted_by_footer=reader.counted_by_footer,
+            outside=reader.outside,
             paths=staging.put_paths(attempt.name, every),
             found=staging.put(f"{attempt.name}-known", known) if known else None,
         )
@@ -326,4 +329,5 @@ def _merged(found: Sequence[PartSurvey], reader: DeltaFileReader) -> IcebergSurv
             result.nameless[place] = facts
         result.findings += (Finding(**{**finding, "code": _CODES[finding["code"]]}) for finding in each.findings)
         result.counted_by_footer += each.counted_by_footer
+        reader.outside.merge(each.outside)
     return result

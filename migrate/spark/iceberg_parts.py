@@ -35,6 +35,7 @@ from deltaberg.migrate.delta_survey import DeltaSurvey, FileTally, look_at_delet
 from deltaberg.migrate.delta_writer import VOUCHED, DeltaWriter, WrittenDelta
 from deltaberg.migrate.footers import ONE_BY_ONE, FileFacts, FooterSurvey
 from deltaberg.migrate.locations import join
+from deltaberg.migrate.outside_files import outside_of
 from deltaberg.migrate.plan import describe_source
 from deltaberg.migrate.position import POSITION_KEY
 from deltaberg.migrate.refusal import Refused
@@ -48,6 +49,7 @@ from deltaberg.migrate.spark.staging import Place, StagedPaths, StagedRewrites, 
 from deltaberg.migrate.spark.work import Attempt, SparkWork, TaskProgress
 from deltaberg.migrate.unfinished_creation import VECTORS_FOLDER, claim_text
 from deltaberg.storage import Storage, StorageError
+from deltaberg.storage.location_roots import Roots
 from deltaberg.translate.findings import Finding
 from deltaberg.translate.history import iceberg_to_delta_operation
 from deltaberg.translate.source_codes import FILE_LISTED_TWICE
@@ -88,6 +90,7 @@ class PartSurvey:
     deletes: dict[str, int]
     unreadable: dict[str, str]
     miscounted: dict[str, str]
+    outside: Roots
     found: Place | None
 
 
@@ -103,15 +106,15 @@ class SurveyTask:
     def __call__(self, unit: IcebergUnit | DeleteUnit, attempt: Attempt) -> PartSurvey:
         source = self.source
         one_by_one = unit.one_by_one if isinstance(unit, IcebergUnit) else unit.sought
-        found = DeltaSurvey(footers=FooterSurvey(source.storage, deep=self.deep, one_by_one=one_by_one))
+        footers = FooterSurvey(source.storage, deep=self.deep, one_by_one=one_by_one)
+        found = DeltaSurvey(footers=footers, outside=outside_of(source))
         if isinstance(unit, IcebergUnit):
             for batch in part_data_files(source.table, unit.part, with_metrics=False):
                 look_at_files(found, source, self.line.union, batch)
         else:
             for manifest in unit.manifests:
                 for batch in live_entries(source.table, manifest):
-                    look_at_deletes(found, batch)
-        footers = found.footers
+                    look_at_deletes(found, source, batch)
         return PartSurvey(
             facts=tuple(footers.facts),
             tallies=tuple((place, spec_id, tally) for (place, spec_id), tally in found.tallies.items()),
@@ -122,6 +125,7 @@ class SurveyTask:
             deletes=dict(found.deletes),
             unreadable=dict(footers.unreadable),
             miscounted=dict(footers.miscounted),
+            outside=found.outside,
             found=self.staging.put(f"{attempt.name}-footers", footers) if isinstance(unit, IcebergUnit) else None,
         )
 
@@ -266,7 +270,7 @@ class IcebergTranslation:
         self._units = [
             replace(unit, found=each.found) for unit, each in zip(self._units, found[: len(self._units)], strict=True)
         ]
-        self._survey = _merged(found, FooterSurvey(source.storage, deep=deep))
+        self._survey = _merged(found, FooterSurvey(source.storage, deep=deep), outside_of(source))
         return self._survey
 
     def write(self, writer: DeltaWriter) -> WrittenDelta:
@@ -402,9 +406,10 @@ def _delete_units(source: IcebergSource, snapshot: Snapshot) -> list[DeleteUnit]
     return units
 
 
-def _merged(found: Sequence[PartSurvey], footers: FooterSurvey) -> DeltaSurvey:
-    result = DeltaSurvey(footers=footers)
+def _merged(found: Sequence[PartSurvey], footers: FooterSurvey, outside: Roots) -> DeltaSurvey:
+    result = DeltaSurvey(footers=footers, outside=outside)
     for each in found:
+        outside.merge(each.outside)
         places = footers.absorb(each.facts, each.unreadable, each.miscounted)
         for place, spec_id, tally in each.tallies:
             result.tallies.setdefault((places[place], spec_id), FileTally()).add(tally)

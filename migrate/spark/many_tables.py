@@ -21,6 +21,7 @@ from deltaberg.migrate.spark.verify_rows import spark_rows_check
 from deltaberg.migrate.spark.work import SparkWork, cancel_jobs
 from deltaberg.migrate.target_root import ICEBERG_FOLDER, target_root
 from deltaberg.migrate.verify import VerifyReport, verify
+from deltaberg.redaction import redacted
 from deltaberg.storage import Storage, canonical_location, open_storage
 from deltaberg.translate.options import ConvertOptions
 
@@ -63,7 +64,8 @@ class TableRequest:
     ref: str | None = None
     as_of_ms: int | None = None
     relocate: Mapping[str, str] = field(default_factory=dict)
-    storage_options: Mapping[str, str] = field(default_factory=dict)
+    storage_options: Mapping[str, str] = field(default_factory=dict, repr=False)
+    allow_locations: Sequence[str] = ()
 
     @property
     def target_place(self) -> str:
@@ -84,11 +86,18 @@ class TableRequest:
                 ref=self.ref,
                 as_of_ms=self.as_of_ms,
                 format=self.to.other,
+                allow_locations=self.allow_locations,
             )
 
     def open_target(self, location: str) -> Source:
         """The table that was made. Raises like ``open_source``."""
-        return open_source(location, self._storage(), format=self.to)
+        return open_source(
+            location,
+            self._storage(),
+            format=self.to,
+            allow_locations=self.allow_locations,
+            beside=[self.source],
+        )
 
     def _storage(self) -> Storage:
         return open_storage(relocate=self.relocate, options=self.storage_options)
@@ -265,7 +274,7 @@ def _broken(request: TableRequest, error: BaseException) -> TableOutcome:
         status="failed",
         exit_code=1,
         seconds=0.0,
-        error=" ".join(f"{type(error).__name__}: {error}".split()),
+        error=redacted(" ".join(f"{type(error).__name__}: {error}".split())),
     )
 
 

@@ -10,6 +10,7 @@ import sys
 from typing import TYPE_CHECKING, Final
 
 from deltaberg.errors import EngineUnavailable
+from deltaberg.redaction import redacted
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -74,7 +75,7 @@ def reason(error: BaseException) -> str:
     """The telling line of the many that Spark says."""
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
     telling = [line for line in lines if "Error:" in line or "Exception:" in line or "exited unexpectedly" in line]
-    return (telling[-1] if telling else lines[0] if lines else type(error).__name__)[:_MESSAGE_LENGTH]
+    return redacted(telling[-1] if telling else lines[0] if lines else type(error).__name__)[:_MESSAGE_LENGTH]
 
 
 def _pyspark() -> type[SparkSession]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING
 
 from deltaberg.errors import error_context
@@ -31,6 +31,7 @@ def verify(
     as_of_ms: int | None = None,
     relocate: Mapping[str, str] | None = None,
     storage_options: Mapping[str, str] | None = None,
+    allow_locations: Iterable[str] = (),
     progress: Progress | None = None,
 ) -> VerifyReport:
     """The report of ``deltaberg.verify``; the rows are read by tasks.
@@ -40,7 +41,7 @@ def verify(
     """
     wanted = TableFormat(to)
     storage = open_storage(relocate=relocate or {}, options=storage_options or {})
-
+    allowed = tuple(allow_locations)
     left, right = absolute_location(os.fspath(source)), absolute_location(os.fspath(target))
     with error_context(table=left):
         mine = open_source(
@@ -51,8 +52,10 @@ def verify(
             ref=ref,
             as_of_ms=as_of_ms,
             format=wanted.other,
+            allow_locations=allowed,
+            beside=[right],
         )
     with error_context(table=right):
-        theirs = open_source(right, storage, format=wanted)
+        theirs = open_source(right, storage, format=wanted, allow_locations=allowed, beside=[left])
     checker = rows_checker("spark", session, progress=progress)
     return compare(mine, theirs, rows=rows, bounds=bounds, compare_rows=checker)

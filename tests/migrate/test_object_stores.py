@@ -130,8 +130,10 @@ def test_a_plan_says_which_files_are_in_another_bucket_than_its_target(
     outcome = command("plan", iceberg_source, "--to", "delta", "--target", other, "--strict", "--json")
     assert outcome.code == 3
     assert outcome.document["target"]["location"] == other
-    (item,) = [each for each in outcome.document["items"] if each["severity"] == "refuse"]
-    assert (item["code"], item["files"]) == ("files-in-another-bucket", 6)
+    refused = {each["code"]: each for each in outcome.document["items"] if each["severity"] == "refuse"}
+    assert refused.keys() == {"files-in-another-bucket", "files-outside-table"}
+    item = refused["files-in-another-bucket"]
+    assert item["files"] == 6
     assert "delta-rs and DuckDB stop" in item["reason"]
     assert "Choose a --target in the bucket of the data files" in item["remedy"]
     assert f"the target is in {other.removesuffix('t')}" in item["reason"]
@@ -154,8 +156,11 @@ def test_a_table_over_two_buckets_has_an_item_for_the_one_that_is_not_the_target
         transaction.commit()
     folder = iceberg_source.rpartition("/metadata/")[0]
     own = folder.partition("/warehouse")[0]
-    assert elsewhere(deltaberg.plan(folder, to="delta"))[0][2:] == (f"{far}/", 1)
+    (refused,) = deltaberg.plan(folder, to="delta").items
+    assert (refused.code, refused.severity) == ("files-in-another-store", "refuse")
+    assert f"1 file below {far}/" in refused.reason
+    allowed = [far]
+    assert elsewhere(deltaberg.plan(folder, to="delta", allow_locations=allowed))[0][2:] == (f"{far}/", 1)
     assert elsewhere(deltaberg.plan(folder, to="delta", target=f"{far}/t"))[0][2:] == (f"{own}/", 6)
-    assert [each[2:] for each in elsewhere(deltaberg.plan(folder, to="delta", target=str(tmp_path / "t")))] == sorted(
-        [(f"{far}/", 1), (f"{own}/", 6)]
-    )
+    local = deltaberg.plan(folder, to="delta", target=str(tmp_path / "t"), allow_locations=allowed)
+    assert [each[2:] for each in elsewhere(local)] == sorted([(f"{far}/", 1), (f"{own}/", 6)])
