@@ -71,9 +71,9 @@ class GuardedStorage:
         self._reads(location)
         return self.unguarded.open(location)
 
-    def create(self, location: str) -> AbstractContextManager[pa.NativeFile]:
+    def create(self, location: str, *, durable: bool = False) -> AbstractContextManager[pa.NativeFile]:
         self._writes(location)
-        return self.unguarded.create(location)
+        return self.unguarded.create(location, durable=durable)
 
     def put(self, location: str, data: bytes) -> None:
         self._writes(location)
@@ -98,6 +98,16 @@ class GuardedStorage:
     def delete_unfinished(self, folder: str) -> None:
         self.policy.require_folder_writable(self.resolve(folder))
         self.unguarded.delete_unfinished(folder)
+
+    def delete_abandoned(self, folder: str) -> None:
+        self.policy.require_folder_writable(self.resolve(folder))
+        self.unguarded.delete_abandoned(folder)
+
+    def commit_begins(self, location: str) -> None:
+        self.unguarded.commit_begins(location)
+
+    def commit_ends(self, location: str, *, stands: bool) -> None:
+        self.unguarded.commit_ends(location, stands=stands)
 
     def _reads(self, location: str) -> None:
         self.policy.require_readable(self.resolve(location))
