@@ -82,13 +82,16 @@ def _of_iceberg(storage: Storage, root: str) -> HeldPosition | None:
         table = Table.open(root, storage)
     except NotATable:
         return None
-    properties = table.metadata.properties
-    snapshot = table.metadata.current_snapshot
+    metadata = table.metadata
+    properties, head = metadata.properties, metadata.current_snapshot
+    line = metadata.ancestors(None if head is None else head.snapshot_id)
+    own = next((each for each in line if POSITION_KEY in each.summary), None)
+    stated = properties if own is None else own.summary
     return HeldPosition(
-        position=Position.from_properties(properties),
+        position=Position.from_properties(stated) if POSITION_KEY in properties else None,
         options_text=properties.get(OPTIONS_KEY, "{}"),
         metadata_location=table.metadata_location,
-        untouched=snapshot is not None and snapshot.summary.get(POSITION_KEY) == properties.get(POSITION_KEY),
+        untouched=own is not None and head is not None and own.snapshot_id == head.snapshot_id,
         plan_name=properties.get(PLAN_KEY),
     )
 

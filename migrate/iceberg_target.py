@@ -101,7 +101,7 @@ def design_iceberg(
     if eras is not None and eras.cut is not None:
         findings.append(Finding(code=codes.HISTORY_TRUNCATED, what=f"version {eras.first}", detail=eras.cut))
     version = _version(wanted, why, survey, options, findings)
-    translations = tuple(_translated(schema, ids, version) for schema in schemas)
+    translations = tuple(translated(schema, ids, version) for schema in schemas)
     findings.extend(finding for translation in translations for finding in dict.fromkeys(translation.findings))
     partition_columns = source.snapshot.metadata.partition_columns
     merged = schemas[-1] if eras is None else eras.merged
@@ -122,7 +122,7 @@ def design_iceberg(
         fresh_rows=frozenset(survey.fresh_rows) if carries else frozenset(),
         lineage=lineage,
         carries_lineage=carries,
-        properties={**_properties(source, findings), MAPPING_KEY: _carried_mapping(source, schemas[-1], ids)},
+        properties={**properties_of(source, findings), MAPPING_KEY: _carried_mapping(source, schemas[-1], ids)},
         totals=survey.totals,
         eras=eras,
         era_translations=translations if eras is not None else (),
@@ -238,7 +238,8 @@ def _version(wanted: int, why: str, survey: IcebergSurvey, options: ConvertOptio
     return version
 
 
-def _translated(schema: StructType, ids: Mapping[Path, int], version: int) -> IcebergSchemaTranslation:
+def translated(schema: StructType, ids: Mapping[Path, int], version: int) -> IcebergSchemaTranslation:
+    """The schema; one that contradicts itself is translated under other ids, with a finding that refuses it."""
     try:
         return delta_to_iceberg_schema(schema, ids, format_version=version)
     except InvalidIcebergRequest as error:
@@ -298,7 +299,8 @@ def _carried_mapping(source: DeltaSource, schema: StructType, ids: Mapping[Path,
     return CarriedMapping(mode=mode, partition_names={ids[(name,)]: name for name in names}).to_text()
 
 
-def _properties(source: DeltaSource, findings: list[Finding]) -> dict[str, str]:
+def properties_of(source: DeltaSource, findings: list[Finding]) -> dict[str, str]:
+    """What the target's properties take over; ``findings`` is added to."""
     metadata = source.snapshot.metadata
     carried = delta_to_iceberg_properties(metadata.configuration)
     findings.extend(carried.findings)
