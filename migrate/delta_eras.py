@@ -135,11 +135,13 @@ def delta_eras(source: DeltaSource, *, format_version: int | None) -> DeltaEras:
     )
 
 
-def eras_since(source: DeltaSource, base: DeltaSource, *, format_version: int, known: Mapping[Path, int]) -> DeltaEras:
+def eras_since(
+    source: DeltaSource, base: DeltaSource, *, format_version: int, known: Mapping[Path, int], last_id: int
+) -> DeltaEras:
     """The versions after ``base`` up to the source's, for a target that holds ``base`` already.
 
-    known: ids of the base's paths. ``cut`` says why Iceberg cannot follow a change of the schema, and where; nothing may
-    be written then. Raises VersionNotFound where a commit is gone, and what reading the log raises.
+    known: ids of the base's paths; last_id: the highest that the target has given out. ``cut`` says why Iceberg cannot
+    follow a change of the schema, and where; nothing may be written then. Raises VersionNotFound where a commit is gone, and what reading the log raises.
     """
     first = base.snapshot.version
     schemas: dict[int, Shape] = {first: _shape(base.snapshot.column_mapping, base.snapshot.metadata.partition_columns)}
@@ -164,7 +166,7 @@ def eras_since(source: DeltaSource, base: DeltaSource, *, format_version: int, k
     return DeltaEras(
         eras=eras,
         last=source.snapshot.version,
-        ids=_ids_beyond(eras, known),
+        ids=_ids_beyond(eras, known, last_id),
         merged=_merged([era.schema for era in reversed(eras)]),
         times=times,
         cut=cut,
@@ -273,10 +275,10 @@ def _ids(source: DeltaSource, eras: tuple[Era, ...]) -> dict[Path, int]:
     return known
 
 
-def _ids_beyond(eras: tuple[Era, ...], known: Mapping[Path, int]) -> dict[Path, int]:
+def _ids_beyond(eras: tuple[Era, ...], known: Mapping[Path, int], last_id: int) -> dict[Path, int]:
     """The known ids, and one for every path that came later: its declared one, else one that is free."""
     result = dict(known)
-    highest = max([0, *known.values(), *(era.source.snapshot.column_mapping.max_column_id or 0 for era in eras)])
+    highest = max([last_id, *known.values(), *(era.source.snapshot.column_mapping.max_column_id or 0 for era in eras)])
     for era in eras:
         result = {**declared_ids(era.source.snapshot.column_mapping), **result}
         result |= assigned_ids(era.schema, known=result, first_free=highest + 1)

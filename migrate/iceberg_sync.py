@@ -65,7 +65,9 @@ def design_increment(
     """
     metadata = target.metadata
     known = paired_ids(mapped_schema(base.snapshot.column_mapping), metadata.schema)
-    eras = eras_since(source, base, format_version=options.format_version or 3, known=known)
+    eras = eras_since(
+        source, base, format_version=options.format_version or 3, known=known, last_id=metadata.last_column_id
+    )
     commits = tuple(eras.commits())
     schemas = [era.schema for era in eras.eras]
     needed = max(metadata.format_version, *(required_version(schema)[0] for schema in schemas), eras.format_version)
