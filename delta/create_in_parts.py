@@ -47,7 +47,7 @@ from deltaberg.delta.iceberg_compat import active_version, check_adds, check_tab
 from deltaberg.delta.log_path import LogFileKind, checkpoint_part_name, commit_name, log_folder, parse_log_file
 from deltaberg.delta.path_fingerprints import fingerprints
 from deltaberg.delta.protocol import Protocol
-from deltaberg.delta.required_protocol import features_in_use, new_protocol
+from deltaberg.delta.required_protocol import protocol_of_new_table
 from deltaberg.delta.writer_requirements import CommitShape, check_commit, require_writable
 from deltaberg.errors import error_context
 from deltaberg.storage.errors import NotFound, PermissionDenied, StorageError
@@ -184,16 +184,17 @@ class TableInParts:
         parts: int,
         claim: str,
         rules_checked: Iterable[str] = (),
+        protocol: Protocol | None = None,
         now_ms: Callable[[], int] = lambda: time.time_ns() // 1_000_000,
         new_id: Callable[[], uuid.UUID] = uuid.uuid4,
     ) -> None:
         """parts: of the checkpoint, the first one, which ``commit`` writes, included. claim: the same text for the same
-        creation, so that it can be taken up again after a crash.
+        creation, so that it can be taken up again after a crash. protocol: None declares what the metadata uses.
 
         Raises InvalidDeltaRequest and UnsupportedDeltaFeature for metadata that deltaberg cannot write.
         """
         self._storage, self._now_ms, self._new_id, self._claim = storage, now_ms, new_id, claim
-        protocol = Protocol.from_json(new_protocol(features_in_use(metadata)).to_json())
+        protocol = Protocol.from_json((protocol or protocol_of_new_table(metadata)).to_json())
         self.recipe = PartsRecipe(
             table_root=location.rstrip("/") or "/",
             protocol=protocol,

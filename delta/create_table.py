@@ -14,7 +14,7 @@ from deltaberg.delta.errors import InvalidDeltaRequest
 from deltaberg.delta.iceberg_compat import with_nested_ids
 from deltaberg.delta.log_path import log_folder, parse_log_file
 from deltaberg.delta.protocol import Protocol
-from deltaberg.delta.required_protocol import features_in_use, new_protocol
+from deltaberg.delta.required_protocol import protocol_of_new_table
 from deltaberg.delta.schema import schema_to_json, walk_fields
 from deltaberg.delta.transaction import Transaction
 from deltaberg.delta.types import ArrayType, DeltaType, MapType, StructField, StructType
@@ -50,7 +50,7 @@ def create_table(
                 table=location,
             )
     if protocol is None:
-        protocol = new_protocol({*features_in_use(metadata), *features})
+        protocol = protocol_of_new_table(metadata, features)
     return Transaction(
         storage=storage,
         table_root=root,

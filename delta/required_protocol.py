@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 
 from deltaberg.delta.actions import Metadata
+from deltaberg.delta.column_mapping import PHYSICAL_NAME
 from deltaberg.delta.errors import InvalidDeltaRequest
 from deltaberg.delta.protocol import Protocol
 from deltaberg.delta.schema import walk_fields
@@ -48,11 +49,27 @@ def features_in_use(metadata: Metadata, *, domains: Iterable[str] = ()) -> froze
     return frozenset(names)
 
 
-def new_protocol(features: Iterable[str]) -> Protocol:
+def has_other_names(schema: StructType) -> bool:
+    """Whether some column of a mapped schema has another name in the data files than for its readers."""
+    return any(field.metadata.get(PHYSICAL_NAME, field.name) != field.name for _, field in walk_fields(schema))
+
+
+def protocol_of_new_table(metadata: Metadata, features: Iterable[str] = (), *, by_name: bool = False) -> Protocol:
+    """The protocol of a new table: what its metadata uses, and ``features``, which nothing in the metadata may show.
+
+    by_name: as ``new_protocol`` has it; it is so, too, where column mapping gives a column another name in the files.
+    """
+    mapped = metadata.properties.column_mapping_mode != "none" and has_other_names(metadata.schema)
+    return new_protocol({*features_in_use(metadata), *features}, by_name=by_name or mapped)
+
+
+def new_protocol(features: Iterable[str], *, by_name: bool = False) -> Protocol:
     """The protocol of a new table that supports exactly these features.
 
     Column mapping alone stays on reader version 2, as the reference implementation has it, because more readers know
-    that. Raises InvalidDeltaRequest for a feature that does not exist.
+    that. by_name: reader version 3, which lists it: some readers take version 2 for one that they know and find columns
+    by their present names all the same (delta-rs's ``to_pandas``), but stop at a listed feature that they do not know.
+    Raises InvalidDeltaRequest for a feature that does not exist.
     """
     names = _ordered(features)
     readers = tuple(name for name in names if FEATURE_BY_NAME[name].kind is FeatureKind.READER_WRITER)
@@ -60,7 +77,7 @@ def new_protocol(features: Iterable[str]) -> Protocol:
         return Protocol(min_reader_version=1, min_writer_version=2)
     if not readers:
         return Protocol(min_reader_version=1, min_writer_version=7, writer_features=names)
-    if readers == ("columnMapping",):
+    if readers == ("columnMapping",) and not by_name:
         return Protocol(min_reader_version=2, min_writer_version=7, writer_features=names)
     return Protocol(min_reader_version=3, min_writer_version=7, reader_features=readers, writer_features=names)
 

@@ -36,7 +36,7 @@ from deltaberg.delta.log_path import commit_name, log_folder
 from deltaberg.delta.metadata_change import check_metadata_change
 from deltaberg.delta.planned_commit import FIRST, LogPlace, PlannedCommit, has_in_commit_timestamps
 from deltaberg.delta.protocol import Protocol
-from deltaberg.delta.required_protocol import features_in_use, new_protocol, upgraded_protocol
+from deltaberg.delta.required_protocol import features_in_use, protocol_of_new_table, upgraded_protocol
 from deltaberg.delta.snapshot import Snapshot
 from deltaberg.delta.table import DeltaTable
 from deltaberg.delta.writer_requirements import check_commit, require_writable
@@ -435,7 +435,7 @@ class Transaction:
         if protocol is not self._protocol:
             if self._base is None and self._protocol.writer_features is None:
                 # No version exists yet that could have used what the legacy versions imply.
-                protocol = new_protocol({*features_in_use(self._metadata), *features})
+                protocol = protocol_of_new_table(self._metadata, features)
             self._protocol = protocol
             self._sets_protocol = True
 

@@ -14,7 +14,6 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from deltaberg.delta.add_path import path_keys
-from deltaberg.delta.create_table import create_table
 from deltaberg.delta.log_path import commit_name, log_folder
 from deltaberg.delta.snapshot import Snapshot as DeltaSnapshot
 from deltaberg.delta.table import DeltaTable
@@ -146,7 +145,7 @@ class DeltaReplay:
             created_ms=self._line.snapshots[0].timestamp_ms,
         )
         if base is None:
-            return create_table(writer.storage, writer.root, metadata=metadata, now_ms=lambda: writer.clock_ms)
+            return writer.create(metadata)
         transaction = Transaction(
             storage=writer.storage,
             table_root=writer.root,

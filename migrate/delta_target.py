@@ -15,9 +15,10 @@ from deltaberg.delta.types import DeltaType, StructType
 from deltaberg.iceberg.partition_spec import PartitionSpec
 from deltaberg.iceberg.schema import Schema
 from deltaberg.iceberg.snapshot_ref import MAIN_BRANCH
-from deltaberg.iceberg.transforms import IdentityTransform
+from deltaberg.migrate.delta_names import ColumnNaming
+from deltaberg.migrate.delta_sharing import FileGroup, FileSharing, GroupKey
 from deltaberg.migrate.delta_survey import DeltaSurvey, Surveying, survey_delta
-from deltaberg.migrate.footers import UNREADABLE, FileFacts, FooterSurvey
+from deltaberg.migrate.footers import FooterSurvey
 from deltaberg.migrate.iceberg_compat import compat_findings
 from deltaberg.migrate.int96_survey import int96_obstacles
 from deltaberg.migrate.snapshot_line import SnapshotLine, snapshot_line
@@ -27,21 +28,11 @@ from deltaberg.translate.carried_mapping import CarriedMapping
 from deltaberg.translate.data_files import top_folder
 from deltaberg.translate.derived_columns import with_derived_columns
 from deltaberg.translate.field_ids import physical_name
-from deltaberg.translate.file_columns import (
-    Obstacle,
-    delta_obstacles,
-    held_by_id,
-    name_obstacles,
-    names_in_file,
-    narrower_types,
-    still_in_the_way,
-    taken_names,
-)
-from deltaberg.translate.findings import Finding, Severity
+from deltaberg.translate.file_columns import held_by_id, narrower_types
+from deltaberg.translate.findings import Finding
 from deltaberg.translate.lineage import iceberg_to_delta_lineage_properties
 from deltaberg.translate.options import ConvertOptions
 from deltaberg.translate.partitioning import DeltaPartitioning, iceberg_to_delta_partitioning
-from deltaberg.translate.physical_names import choose_physical_names
 from deltaberg.translate.properties import iceberg_to_delta_properties
 from deltaberg.translate.schema import DeltaSchemaTranslation, LeafPair, iceberg_to_delta_schema
 from deltaberg.translate.type_changes import delta_can_widen, widening_chain
@@ -55,25 +46,11 @@ LOCAL_ROWS: Final = 1_000_000
 LOCAL_DELETE_KEYS: Final = 100_000
 """With ``--engine spark``: equality deletes of smaller tables are resolved where the entries are translated."""
 
-_NOT_IN_PARQUET: Final = frozenset(" ,;{}()\n\t=")
-"""Delta allows these in names only with column mapping."""
-
 _NAMES_DIFFER: Final = (
     "a column has another name in the files, and DuckDB then reads partition columns as null; --former-names trust-ids "
     "keeps them"
 )
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FileGroup:
-    """Files of equal facts and partition spec. obstacles: why they are not shared; empty where they are."""
-
-    facts: int
-    spec_id: int
-    files: int
-    rows: int
-    bytes: int
-    obstacles: tuple[Obstacle, ...] = ()
+_READ_BY_MAPPING: Final = "reader version 3, since a column has another name in the files; see docs/names.md"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -81,8 +58,8 @@ class DeltaDesign:
     """Every decision about a Delta target.
 
     schema: the columns of all snapshots in ``line``, whose leaves are ``leaves``; translation: of the newest schema;
-    translations: of each snapshot's. footers: tells which facts a file has. rewritten: (facts, spec id) of files that are written anew.
-    lineage: row ids are carried. deletes: counts of delete files by kind. keys_in_tasks: equality deletes are resolved by
+    translations: of each snapshot's. footers: tells which facts a file has. rewritten: keys of the groups of files that are written anew.
+    named_features: readers are told of column mapping by the feature's name. lineage: row ids are carried. deletes: counts of delete files by kind. keys_in_tasks: equality deletes are resolved by
     a Spark job, before anything else.
     """
 
@@ -97,7 +74,8 @@ class DeltaDesign:
     partitioning: DeltaPartitioning
     footers: FooterSurvey
     groups: tuple[FileGroup, ...]
-    rewritten: frozenset[tuple[int, int]]
+    rewritten: frozenset[GroupKey]
+    named_features: bool
     lineage: bool
     widened: bool
     properties: Mapping[str, str]
@@ -145,7 +123,6 @@ class _Designer:
         self.line = line
         self.schema = line.union
         self.schemas = line.schemas or (source.schema,)
-        self.carried = CarriedMapping.of(self.metadata.properties)
         self.survey: DeltaSurvey = survey_files(source, line, options.deep)
         self.findings: list[Finding] = []
 
@@ -155,39 +132,46 @@ class _Designer:
             {} if facts.fields is None else held_by_id(facts.fields, self.schema, self.metadata.name_mapping)
             for facts in self.survey.footers.facts
         ]
+        naming = ColumnNaming(
+            survey=self.survey,
+            options=self.options,
+            schema=self.schema,
+            schemas=self.schemas,
+            all_schemas=self.metadata.schemas,
+            held=held,
+            carried=CarriedMapping.of(self.metadata.properties),
+        )
         mapped = iceberg_to_delta_schema(
             self.schema, mode=MappingMode.ID, type_mappings=self.options.type_mappings
         ).mapped_ids
-        mode = self._mapping_mode()
-        partitioning = self._partitioning(mapped, withheld=None)
+        self.findings.extend(naming.findings(has_name_mapping=self.metadata.name_mapping is not None))
+        mode = naming.mode()
+        partitioning = self._partitioning(naming, mapped, withheld=None)
         sources = frozenset(column.source_id for column in partitioning.columns)
-        names = self._physical_names(held, sources, mode)
-        if sources and not partitioning.derived and sources <= self._given_names().keys():
+        names = naming.physical_names(sources, mode)
+        if sources and not partitioning.derived and sources <= naming.given.keys():
             if any(names[column.source_id] != column.name for column in partitioning.columns):
                 self.findings.append(Finding(code=codes.PARTITION_NAMES_MAPPED, what=", ".join(partitioning.names)))
-        elif partitioning.names and self._misleads_by_names(names):
-            partitioning = self._partitioning(mapped, withheld=_NAMES_DIFFER)
+        elif partitioning.names and naming.differ(names) and not naming.trusts_ids:
+            partitioning = self._partitioning(naming, mapped, withheld=_NAMES_DIFFER)
             sources = frozenset()
-            names = self._physical_names(held, sources, mode)
-        mode = self._carried_mode(mode, names, held, sources)
-        self.findings.append(Finding(code=codes.COLUMN_MAPPING, what=f"mode {mode.value}"))
-        legacy = int96_obstacles(self.survey, self.source, self.line, self.schema, held)
-        obstacles = {
-            key: (*self._obstacles(key, held[key[0]], names, sources, mapped, mode), *legacy.get(key, ()))
-            for key in self.survey.tallies
-        }
-        groups = tuple(
-            FileGroup(
-                facts=key[0],
-                spec_id=key[1],
-                files=tally.files,
-                rows=tally.rows,
-                bytes=tally.bytes,
-                obstacles=obstacles[key],
-            )
-            for key, tally in self.survey.tallies.items()
+            names = naming.physical_names(sources, mode)
+        mode = naming.carried_mode(mode, names, sources)
+        sharing = FileSharing(
+            naming=naming,
+            metadata=self.metadata,
+            options=self.options,
+            names=names,
+            mode=mode,
+            partition_sources=sources,
+            mapped=mapped,
         )
-        rewritten = self._judge(groups, mode)
+        groups = sharing.groups(int96_obstacles(self.survey, self.source, self.line, self.schema, held))
+        self.findings.extend(sharing.findings(groups))
+        rewritten = sharing.rewritten(groups)
+        misleads = mode is not MappingMode.NONE and (naming.differ_anywhere(names) or sharing.misleads_by_name(groups))
+        detail = _READ_BY_MAPPING if misleads else ""
+        self.findings.append(Finding(code=codes.COLUMN_MAPPING, what=f"mode {mode.value}", detail=detail))
         self._look_for_other_buckets(rewritten)
         narrow = self._narrow_types(groups, held, rewritten, sources)
         translations = self._translations(names, narrow, partitioning, mode)
@@ -220,6 +204,7 @@ class _Designer:
             footers=self.survey.footers,
             groups=groups,
             rewritten=rewritten,
+            named_features=misleads,
             lineage=lineage,
             widened=bool(narrow),
             properties=properties,
@@ -249,7 +234,7 @@ class _Designer:
             if count:
                 self.findings.append(Finding(code=code, what=f"{count} delete files", detail=detail, files=count))
 
-    def _look_for_other_buckets(self, rewritten: frozenset[tuple[int, int]]) -> None:
+    def _look_for_other_buckets(self, rewritten: frozenset[GroupKey]) -> None:
         """Files that are shared and that no path relative to the target reaches."""
         own, elsewhere = top_folder(f"{self.root}/"), Counter[str]()
         for key, tally in self.survey.tallies.items():
@@ -279,185 +264,26 @@ class _Designer:
         ids = sorted({spec_id for _, spec_id in self.survey.tallies}) or [self.metadata.default_spec_id]
         return [self.metadata.spec_by_id(spec_id) for spec_id in ids]
 
-    def _partitioning(self, mapped: frozenset[int], *, withheld: str | None) -> DeltaPartitioning:
+    def _partitioning(self, naming: ColumnNaming, mapped: frozenset[int], *, withheld: str | None) -> DeltaPartitioning:
         return iceberg_to_delta_partitioning(
             self._live_specs(),
             self.line.shared,
             empty_strings=frozenset(self.survey.empty_strings),
             unmappable=mapped,
             withheld=withheld,
-            derive_beside=self._known_names() if self.options.derive_partition_columns else None,
+            derive_beside=naming.known() if self.options.derive_partition_columns else None,
         )
-
-    def _known_names(self) -> set[str]:
-        """Names of top-level columns in any schema and any file."""
-        of_schemas = {column.name for schema in self.metadata.schemas for column in schema.fields}
-        return of_schemas | {each.name for facts in self.survey.footers.facts for each in facts.fields or ()}
-
-    def _misleads_by_names(self, names: Mapping[int, str]) -> bool:
-        """DuckDB gives null for every partition column as soon as one column has another physical name."""
-        columns = [column for schema in self.schemas for column in schema.fields]
-        differ = any(names[column.field_id] != column.name for column in columns)
-        return differ and self.options.former_names != "trust-ids"
-
-    # Column mapping
-
-    def _mapping_mode(self) -> MappingMode:
-        parquet = [
-            self.survey.footers.facts[facts]
-            for facts, _ in self.survey.tallies
-            if self.survey.footers.facts[facts].fields is not None
-        ]
-        all_ids = all(facts.has_ids for facts in parquet)
-        if self.metadata.name_mapping is None and any(facts.fields and not facts.has_ids for facts in parquet):
-            self.findings.append(Finding(code=codes.FIELD_IDS_UNMAPPED, what="data files"))
-        match self.options.column_mapping:
-            case "auto":
-                mode = MappingMode.ID if all_ids else MappingMode.NAME
-                if not all_ids:
-                    self.findings.append(Finding(code=codes.FIELD_IDS_ABSENT, what="data files"))
-            case choice:
-                mode = MappingMode(choice)
-        return mode
-
-    def _given_names(self) -> Mapping[int, str]:
-        """The physical names that partition columns had in the Delta table that this one came from."""
-        return {} if self.carried is None else self.carried.partition_names
-
-    def _carried_mode(
-        self,
-        mode: MappingMode,
-        names: Mapping[int, str],
-        held: list[dict[int, FileField]],
-        partition_sources: frozenset[int],
-    ) -> MappingMode:
-        """The mode of the Delta table that this one came from, where readers still find every column by it."""
-        if self.carried is None or self.options.column_mapping != "auto" or self.carried.mode is MappingMode.ID:
-            return mode
-        files = zip(self.survey.footers.facts, held, strict=True)
-        found = (
-            name_obstacles(facts.fields, self.schema, own, names) for facts, own in files if facts.fields is not None
-        )
-        if any(self._top_level_id(each.column) not in partition_sources for obstacles in found for each in obstacles):
-            return mode
-        if self.carried.mode is MappingMode.NAME:
-            return MappingMode.NAME
-        plain = len(set(self.schemas)) == 1 and self.options.iceberg_compat == "none"
-        columns = [column for column in self.schema.all_fields() if column.field_id in names]
-        usual = all(names[each.field_id] == each.name and not _NOT_IN_PARQUET & set(each.name) for each in columns)
-        return MappingMode.NONE if plain and usual else mode
-
-    def _physical_names(
-        self, held: list[dict[int, FileField]], partition_sources: frozenset[int], mode: MappingMode
-    ) -> dict[int, str]:
-        """The name that most bytes use; the present one for partition columns and for what no file holds."""
-        bytes_by_name: dict[int, dict[str, int]] = {}
-        for (facts, _), tally in self.survey.tallies.items():
-            for field_id, name in names_in_file(self.schema, held[facts]).items():
-                by_name = bytes_by_name.setdefault(field_id, {})
-                by_name[name] = by_name.get(name, 0) + tally.bytes
-        taken: dict[int, set[str]] = {}
-        for each, own in zip(self.survey.footers.facts, held, strict=True):
-            for field_id, others in taken_names(each.fields or (), self.schema, own):
-                taken.setdefault(field_id, set()).update(others)
-        present = None if mode is MappingMode.NONE else partition_sources
-        return choose_physical_names(
-            self.schema, bytes_by_name, present=present, given=self._given_names(), taken_in_files=taken
-        )
-
-    # Which files cannot be shared
-
-    def _obstacles(
-        self,
-        key: tuple[int, int],
-        held: Mapping[int, FileField],
-        names: Mapping[int, str],
-        partition_sources: frozenset[int],
-        mapped: frozenset[int],
-        mode: MappingMode,
-    ) -> tuple[Obstacle, ...]:
-        facts: FileFacts = self.survey.footers.facts[key[0]]
-        if facts is UNREADABLE:
-            return ()
-        if facts.fields is None:
-            return (Obstacle(code=codes.DATA_FILE_FORMAT, column=facts.format),)
-        found = list(
-            delta_obstacles(
-                self.schema,
-                held,
-                mapped=mapped,
-                partition_sources=partition_sources,
-                identity_sources=self._identity_sources(key[1]),
-            )
-        )
-        found.extend(
-            obstacle
-            for obstacle in name_obstacles(facts.fields, self.schema, held, names)
-            if self._top_level_id(obstacle.column) not in partition_sources
-        )
-        if mode is MappingMode.ID and not facts.has_ids:
-            found.append(Obstacle(code=codes.FIELD_IDS_DISAGREE, column="field ids"))
-        if facts.hybrid_calendar:
-            found.append(Obstacle(code=codes.LEGACY_CALENDAR, column="dates and timestamps"))
-        return tuple(dict.fromkeys(found))
-
-    def _identity_sources(self, spec_id: int) -> frozenset[int]:
-        spec = self.metadata.spec_by_id(spec_id)
-        return frozenset(part.source_id for part in spec.fields if isinstance(part.transform, IdentityTransform))
-
-    def _top_level_id(self, name: str) -> int | None:
-        return next((column.field_id for column in self.schema.fields if column.name == name), None)
-
-    def _judge(self, groups: tuple[FileGroup, ...], mode: MappingMode) -> frozenset[tuple[int, int]]:
-        """One finding per obstacle; the groups that are written anew."""
-        rewritten: set[tuple[int, int]] = set()
-        for group in groups:
-            for obstacle in still_in_the_way(group.obstacles):
-                severity, remedy = self._severity(obstacle, mode)
-                by_name = obstacle.code in {codes.FORMER_NAMES, codes.FIELD_IDS_DISAGREE}
-                self.findings.append(
-                    Finding(
-                        code=codes.COLUMN_MAPPING_IMPOSSIBLE if mode is MappingMode.NONE and by_name else obstacle.code,
-                        what=obstacle.column,
-                        files=group.files,
-                        rows=group.rows,
-                        severity=severity,
-                        remedy=remedy,
-                    )
-                )
-                if severity is Severity.REWRITE:
-                    rewritten.add((group.facts, group.spec_id))
-        return frozenset(rewritten)
-
-    def _severity(self, obstacle: Obstacle, mode: MappingMode) -> tuple[Severity, str | None]:
-        if mode is MappingMode.NONE and obstacle.code in {codes.FORMER_NAMES, codes.FIELD_IDS_DISAGREE}:
-            return Severity.REFUSE, None
-        if obstacle.code is not codes.FORMER_NAMES:
-            strict = obstacle.code.strict if self.options.strict else None
-            return strict or obstacle.code.severity, None
-        match self.options.former_names:
-            case "rewrite":
-                return Severity.REWRITE, "Nothing to do; these files are written anew, as asked for."
-            case "trust-ids" if mode is MappingMode.ID:
-                return (
-                    Severity.WARNING,
-                    "Read the target only with engines that match columns by field id, as Spark does.",
-                )
-            case _:
-                return Severity.REFUSE, None
-
-    # What else the table says
 
     def _narrow_types(
         self,
         groups: tuple[FileGroup, ...],
         held: list[dict[int, FileField]],
-        rewritten: frozenset[tuple[int, int]],
+        rewritten: frozenset[GroupKey],
         partition_sources: frozenset[int],
     ) -> dict[int, set[DeltaType]]:
         result: dict[int, set[DeltaType]] = {}
         for group in groups:
-            if (group.facts, group.spec_id) in rewritten:
+            if group.key in rewritten:
                 continue
             for field_id, kind in narrower_types(self.schema, held[group.facts]).items():
                 if field_id not in partition_sources:

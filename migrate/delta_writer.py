@@ -15,6 +15,8 @@ from deltaberg.delta.actions import Metadata
 from deltaberg.delta.column_mapping import MappingMode
 from deltaberg.delta.create_table import create_table, new_metadata
 from deltaberg.delta.log_path import commit_name, log_folder
+from deltaberg.delta.protocol import Protocol
+from deltaberg.delta.required_protocol import protocol_of_new_table
 from deltaberg.delta.transaction import Transaction
 from deltaberg.iceberg.resolved_deletes import DeletedByKey, resolve_deletes
 from deltaberg.migrate.delta_entries import HIDDEN_FOLDER, DeltaEntries
@@ -79,12 +81,8 @@ class DeltaWriter:
 
     def write(self) -> WrittenDelta:
         """Commit version 0. Raises DeltaConflict where a log appeared meanwhile; leaves nothing behind when it fails."""
-        transaction = create_table(
-            self.storage,
-            self.root,
-            metadata=self.metadata(self.design.translation, self.position, 0, created_ms=self.timestamp_ms),
-            now_ms=lambda: self.clock_ms,
-        )
+        metadata = self.metadata(self.design.translation, self.position, 0, created_ms=self.timestamp_ms)
+        transaction = self.create(metadata)
         files = rows = rewritten = 0
         for adds in self._adds(transaction):
             transaction.add_files([adds])
@@ -114,6 +112,20 @@ class DeltaWriter:
             rewritten_files=rewritten,
             checkpoint_failure=checkpoint.failure,
         )
+
+    def create(self, metadata: Metadata) -> Transaction:
+        """Begin the first commit of the target."""
+        return create_table(
+            self.storage,
+            self.root,
+            metadata=metadata,
+            protocol=self.protocol(metadata),
+            now_ms=lambda: self.clock_ms,
+        )
+
+    def protocol(self, metadata: Metadata) -> Protocol:
+        """The protocol of the target's first version, which every later one keeps."""
+        return protocol_of_new_table(metadata, by_name=self.design.named_features)
 
     def metadata(
         self, translation: DeltaSchemaTranslation, position: Position, version: int, *, created_ms: int

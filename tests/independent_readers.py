@@ -49,6 +49,10 @@ QUERIES = {
     "deltalake": Asked(package="deltalake", query="SELECT * FROM DeltaTable('{table}'{at})"),
     "datafusion-delta": Asked(package="datafusion", query="SELECT * FROM DeltaTable('{table}'{at})"),
     "polars-delta": Asked(package="polars", query="scan_delta('{table}'{at})"),
+    "deltalake-to_pandas": Asked(package="deltalake", query="DeltaTable('{table}'{at}).to_pandas()"),
+    "deltalake-to_pyarrow_table": Asked(package="deltalake", query="DeltaTable('{table}'{at}).to_pyarrow_table()"),
+    "deltalake-to_pyarrow_dataset": Asked(package="deltalake", query="DeltaTable('{table}'{at}).to_pyarrow_dataset()"),
+    "polars-read_delta": Asked(package="polars", query="read_delta('{table}'{at})"),
     "polars-iceberg": Asked(package="polars", query="scan_iceberg('{table}'{at})", at=", snapshot_id={}"),
 }
 
@@ -100,6 +104,25 @@ def delta_rs(table: str, version: str | None) -> pa.Table:
     return pa.table(QueryBuilder().register("t", opened).execute("SELECT * FROM t").read_all())
 
 
+def delta_rs_pandas(table: str, version: str | None) -> pa.Table:
+    from deltalake import DeltaTable
+
+    frame = DeltaTable(table, version=int(version) if version else None).to_pandas()
+    return pa.Table.from_pandas(frame, preserve_index=False)
+
+
+def delta_rs_pyarrow_table(table: str, version: str | None) -> pa.Table:
+    from deltalake import DeltaTable
+
+    return DeltaTable(table, version=int(version) if version else None).to_pyarrow_table()
+
+
+def delta_rs_pyarrow_dataset(table: str, version: str | None) -> pa.Table:
+    from deltalake import DeltaTable
+
+    return DeltaTable(table, version=int(version) if version else None).to_pyarrow_dataset().to_table()
+
+
 def datafusion_delta(table: str, version: str | None) -> pa.Table:
     from datafusion import SessionContext
     from deltalake import DeltaTable
@@ -115,6 +138,12 @@ def polars_delta(table: str, version: str | None) -> pa.Table:
     return polars.scan_delta(table, version=int(version) if version else None).collect().to_arrow()
 
 
+def polars_read_delta(table: str, version: str | None) -> pa.Table:
+    import polars
+
+    return polars.read_delta(table, version=int(version) if version else None).to_arrow()
+
+
 def polars_iceberg(table: str, version: str | None) -> pa.Table:
     import polars
 
@@ -126,8 +155,12 @@ ENGINES: dict[str, Callable[[str, str | None], Any]] = {
     "duckdb-delta": duckdb_delta,
     "pyiceberg": pyiceberg,
     "deltalake": delta_rs,
+    "deltalake-to_pandas": delta_rs_pandas,
+    "deltalake-to_pyarrow_table": delta_rs_pyarrow_table,
+    "deltalake-to_pyarrow_dataset": delta_rs_pyarrow_dataset,
     "datafusion-delta": datafusion_delta,
     "polars-delta": polars_delta,
+    "polars-read_delta": polars_read_delta,
     "polars-iceberg": polars_iceberg,
 }
 

@@ -164,11 +164,12 @@ FORMER_NAMES: Final = Code(
     name="former-names",
     severity=Severity.REFUSE,
     to=_DELTA,
-    reason="Files hold the column under a former name. Mode id finds it by the protocol, yet readers that match by "
-    "name (delta-rs, Polars, DuckDB) return null without an error.",
+    reason="Files hold the column under another name than most do, or another column under its name. Mode id finds it by "
+    "the protocol, yet readers that go by physical name (DuckDB, delta-rs, DataFusion) give null or the other column's "
+    "values, without an error.",
     remedy="Choose --former-names rewrite (those files are written anew) or --former-names trust-ids (all readers "
     "of the target match by field id, as Spark does).",
-    example="an Iceberg column that was renamed after files were written",
+    example="an Iceberg column that was renamed, or dropped and added again, and written to before and after",
 )
 FIELD_IDS_ABSENT: Final = Code(
     name="field-ids-absent",

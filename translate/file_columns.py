@@ -25,15 +25,20 @@ from deltaberg.translate.findings import Code, Severity
 from deltaberg.translate.type_changes import delta_can_widen, iceberg_can_promote
 from deltaberg.translate.types import delta_to_iceberg_type, iceberg_to_delta_type
 
+OTHER_COLUMN: Final = "the files have another column by its name"
 _NAME_CODES: Final = (codes.FORMER_NAMES, codes.FIELD_IDS_DISAGREE)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Obstacle:
-    """Why a file cannot be shared as it is: a code, and the column it is about (dotted logical name)."""
+    """Why a file cannot be shared as it is: a code, and the column it is about (dotted logical name).
+
+    detail: what the code's reason leaves open.
+    """
 
     code: Code
     column: str
+    detail: str = ""
 
 
 # A Delta table's files, to be read by Iceberg
@@ -234,17 +239,18 @@ def name_obstacles(
         wanted, own = physical_names[column.field_id], held.get(column.field_id)
         named = next((each for each in siblings if each.name.lower() == wanted.lower()), None)
         if (own is not None and own.name != wanted) or (named is not None and named is not own):
-            result.append(Obstacle(code=code, column=schema.full_name(column.field_id)))
+            detail = OTHER_COLUMN if own is None else ""
+            result.append(Obstacle(code=code, column=schema.full_name(column.field_id), detail=detail))
     return tuple(result)
 
 
 def taken_names(
     fields: Sequence[FileField], schema: Schema, held: Mapping[int, FileField]
 ) -> Iterator[tuple[int, set[str]]]:
-    """The struct fields that a file lacks, each with the names, in lower case, that the file gives to others beside it."""
+    """Every struct field with the names, in lower case, that the file gives to others beside it."""
     for column, siblings in _struct_levels(schema.fields, fields, held):
-        if column.field_id not in held:
-            yield column.field_id, {each.name.lower() for each in siblings}
+        own = held.get(column.field_id)
+        yield column.field_id, {each.name.lower() for each in siblings if each is not own}
 
 
 def delta_obstacles(
@@ -274,7 +280,7 @@ def delta_obstacles(
                     result.append(Obstacle(code=codes.INITIAL_DEFAULT, column=name))
             continue
         if column.field_id in mapped:
-            result.append(Obstacle(code=codes.TYPE_MAPPED, column=name))
+            result.append(Obstacle(code=codes.TYPE_MAPPED, column=name, detail=ice.type_name(column.type)))
         elif not ice.nested_fields(column.type):
             code = _delta_type_obstacle(field, column.type)
             if code is not None:

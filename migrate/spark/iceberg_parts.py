@@ -270,12 +270,14 @@ class IcebergTranslation:
     def write(self, writer: DeltaWriter) -> WrittenDelta:
         """Commit the version that ``writer`` describes as version 1, in a checkpoint. Raises like ``DeltaWriter.write``."""
         key = _key(writer, self._files_per_part)
+        metadata = writer.metadata(
+            writer.design.translation, writer.position, FIRST_VERSION, created_ms=writer.timestamp_ms
+        )
         table = TableInParts(
             writer.storage,
             writer.root,
-            metadata=writer.metadata(
-                writer.design.translation, writer.position, FIRST_VERSION, created_ms=writer.timestamp_ms
-            ),
+            metadata=metadata,
+            protocol=writer.protocol(metadata),
             parts=1 + len(self._units),
             claim=claim_text(writer.position, writer.options_text),
             rules_checked=VOUCHED,

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from deltaberg.delta.column_mapping import MappingMode
+from deltaberg.delta.column_mapping import PHYSICAL_NAME, MappingMode
 from deltaberg.delta.create_table import new_metadata
 from deltaberg.delta.errors import InvalidDeltaRequest
 from deltaberg.delta.protocol import Protocol
-from deltaberg.delta.required_protocol import features_in_use, new_protocol, upgraded_protocol
+from deltaberg.delta.required_protocol import features_in_use, new_protocol, protocol_of_new_table, upgraded_protocol
 from deltaberg.delta.types import (
     ArrayType,
     DeltaType,
@@ -86,6 +86,25 @@ def test_a_new_protocol_declares_just_these(
     made = new_protocol(features)
     assert (made.min_reader_version, made.min_writer_version) == versions
     assert (made.reader_features, made.writer_features) == (readers, writers)
+    assert Protocol.from_json(made.to_json()) == made
+
+
+@pytest.mark.parametrize("names", [("b", "b"), ("b", "a")])
+@pytest.mark.parametrize("mode", list(MappingMode))
+def test_readers_are_told_of_column_mapping_by_its_name_where_a_column_has_another_name_in_the_files(
+    names: tuple[str, str], mode: MappingMode
+) -> None:
+    """Also below a struct. Some readers find columns by their present names at reader version 2, and stop at version 3."""
+    inner = StructField(name=names[0], type=LongType(), metadata={PHYSICAL_NAME: names[1]})
+    schema = StructType(fields=(StructField(name="s", type=StructType(fields=(inner,))),))
+    metadata = new_metadata(schema, table_id="t", created_time_ms=1, column_mapping=mode)
+    made = protocol_of_new_table(metadata)
+    if mode is MappingMode.NONE:
+        assert made.min_reader_version == 1
+    elif names[0] == names[1]:
+        assert (made.min_reader_version, made.reader_features) == (2, None)
+    else:
+        assert (made.min_reader_version, made.reader_features) == (3, ("columnMapping",))
     assert Protocol.from_json(made.to_json()) == made
 
 

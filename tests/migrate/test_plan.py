@@ -176,7 +176,9 @@ class TestSeverities:
         assert findings(made)["secret-property-left-out"] == "warning"
         assert "hidden" not in json.dumps(made.to_json())
         mapped = plan(opened(root), to="delta", options=ConvertOptions(type_mappings={"uuid": "string"}))
-        assert findings(mapped)["type-mapped"] == "rewrite"
+        (item,) = (each for each in mapped.items if each.code == "type-mapped")
+        assert (item.severity, item.what, item.files) == ("rewrite", "u", 1)
+        assert item.reason.endswith("(uuid)")
         assert not mapped.refused
         assert mapped.rewritten_files == 1
 
