@@ -22,11 +22,12 @@ from deltaberg.iceberg.table import Table
 class SnapshotChanges:
     """Data files by path. removed: of files that only the earlier snapshot has. touched: of files that both have and whose
     deletes differ; None where a delete file that came or went may concern any data file (equality deletes, and position
-    deletes of several files)."""
+    deletes of several files). deletes: whether the later snapshot has deletes."""
 
     table: Table
     added: pa.Array = field(repr=False)
     removed: pa.Array = field(repr=False)
+    deletes: bool
     touched: pa.Array | None = field(repr=False)
     _manifests: tuple[ManifestFile, ...] = field(repr=False)
 
@@ -52,11 +53,14 @@ def snapshot_changes(table: Table, before: Snapshot | None, after: Snapshot | No
     former, present = _paths(table, data_before), _paths(table, data_after)
     added = present.filter(pc.invert(pc.is_in(present, value_set=former)))
     removed = former.filter(pc.invert(pc.is_in(former, value_set=present)))
+    deletes = next(live_manifests(table, after, ManifestContent.DELETES), None) is not None
     touched = _touched(table, *_apart(table, before, after, ManifestContent.DELETES))
     if touched is not None:
         one_sided = pa.concat_arrays([added, removed])
         touched = touched.filter(pc.invert(pc.is_in(touched, value_set=one_sided)))
-    return SnapshotChanges(table=table, added=added, removed=removed, touched=touched, _manifests=data_after)
+    return SnapshotChanges(
+        table=table, added=added, removed=removed, deletes=deletes, touched=touched, _manifests=data_after
+    )
 
 
 def files_among(table: Table, snapshot: Snapshot, paths: pa.Array) -> Iterator[pa.RecordBatch]:

@@ -6,7 +6,7 @@ data writes no ``metaData`` action, so that other writers do not conflict with i
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -16,6 +16,8 @@ import pyarrow.compute as pc
 from deltaberg.delta.actions import Metadata
 from deltaberg.delta.add_path import path_keys
 from deltaberg.delta.log_path import commit_name, log_folder
+from deltaberg.delta.protocol import Protocol
+from deltaberg.delta.required_protocol import new_protocol, protocol_of_new_table
 from deltaberg.delta.snapshot import Snapshot as DeltaSnapshot
 from deltaberg.delta.table import DeltaTable
 from deltaberg.delta.transaction import Transaction, begin_transaction
@@ -27,31 +29,125 @@ from deltaberg.iceberg.schema import Schema
 from deltaberg.iceberg.snapshot import Snapshot
 from deltaberg.iceberg.snapshot_changes import SnapshotChanges, files_among, snapshot_changes
 from deltaberg.iceberg.table import Table
+from deltaberg.migrate.delta_existing import ExistingDelta, metadata_after
 from deltaberg.migrate.delta_replay import DeltaReplay, DescribedFiles, exchange_files
+from deltaberg.migrate.delta_survey import DeltaSurvey, look_at_files
+from deltaberg.migrate.delta_target import DELETION_VECTORS_KEY, DeltaDesign, design_delta_increment
 from deltaberg.migrate.delta_writer import VOUCHED, DeltaWriter, WrittenDelta
+from deltaberg.migrate.footers import FooterSurvey
 from deltaberg.migrate.locations import real_locations
 from deltaberg.migrate.position import POSITION_KEY, Position
+from deltaberg.migrate.snapshot_line import SnapshotLine, line_of
 from deltaberg.migrate.source import IcebergSource
 from deltaberg.migrate.vector_copy import Vector
 from deltaberg.translate.data_files import encode_paths
 from deltaberg.translate.history import SCHEMA_CHANGED, iceberg_to_delta_operation
+from deltaberg.translate.options import ConvertOptions
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PendingSnapshot:
     """One target commit to make. snapshot: the state to reach, in ``schema``; before: the state that the target has then.
-
-    repeats: the snapshot is the one before, and only the schema or the properties have changed.
-    """
+    changes: what tells the two apart."""
 
     before: Snapshot | None
     snapshot: Snapshot | None
     schema: Schema
+    changes: SnapshotChanges
 
     @property
     def repeats(self) -> bool:
+        """Whether the snapshot is the one before, and only the schema or the properties have changed."""
         before = None if self.before is None else self.before.snapshot_id
         return before == (None if self.snapshot is None else self.snapshot.snapshot_id)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeltaIncrement:
+    """What has to be done to a Delta target. metadata: of the table after each pending snapshot, in order."""
+
+    design: DeltaDesign
+    pending: tuple[PendingSnapshot, ...]
+    metadata: tuple[Metadata, ...]
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether the target is as the source is."""
+        return not self.pending
+
+
+def design_increment(
+    source: IcebergSource,
+    target: DeltaSnapshot,
+    watermark: Position,
+    options: ConvertOptions,
+    root: str,
+    *,
+    squash: bool,
+) -> DeltaIncrement:
+    """Decide how the snapshots after the watermark become versions. Read-only; refusals are findings of the design.
+
+    Raises Conflict where the watermark's snapshot has expired.
+    """
+    table = source.table
+    schema = next(
+        (each for each in table.metadata.schemas if each.schema_id == watermark.schema_id), table.metadata.schema
+    )
+    pending = pending_snapshots(source, watermark, squash=squash)
+    before = pending[0].before
+    existing = ExistingDelta.of(target, before, schema)
+    schemas = (schema, *(each.schema for each in pending))
+    snapshots = tuple(each.snapshot for each in pending if each.snapshot is not None)
+    line = line_of(snapshots, schemas)
+
+    def survey(source: IcebergSource, line: SnapshotLine, deep: bool) -> DeltaSurvey:
+        found = DeltaSurvey(footers=FooterSurvey(source.storage, deep=True))
+        for each in pending:
+            for batch in each.changes.added_files():
+                look_at_files(found, source, line.union, batch)
+        return found
+
+    design = design_delta_increment(source, options, root, existing=existing, line=line, survey_files=survey)
+    metadata = []
+    state = target.metadata
+    for place, each in enumerate(pending):
+        properties: dict[str, str | None] = {}
+        if not each.repeats and each.changes.deletes:
+            properties[DELETION_VECTORS_KEY] = "true"
+        if place == len(pending) - 1:
+            properties |= _carried_properties(state, design)
+        translation = design.translations[place + 1]
+        made = metadata_after(state, translation, properties, last_column_id=table.metadata.last_column_id)
+        if made is not state:
+            reached = watermark_at(watermark, each)
+            made = replace(made, configuration={**made.configuration, POSITION_KEY: reached.to_text()})
+        if made.description != design.description and place == len(pending) - 1:
+            made = replace(made, description=design.description)
+        metadata.append(made)
+        state = made
+    if pending[-1].repeats and len(pending) == 1 and metadata[0] is target.metadata:
+        return DeltaIncrement(design=design, pending=(), metadata=())
+    return DeltaIncrement(design=design, pending=pending, metadata=tuple(metadata))
+
+
+def watermark_at(watermark: Position, pending: PendingSnapshot) -> Position:
+    """The watermark of a target that holds a pending snapshot."""
+    snapshot = pending.snapshot
+    return replace(
+        watermark,
+        version=None if snapshot is None else snapshot.snapshot_id,
+        schema_id=pending.schema.schema_id,
+    )
+
+
+def _carried_properties(before: Metadata, design: DeltaDesign) -> dict[str, str | None]:
+    """What the configuration takes over from the source now, and what it took over once and the source no longer has."""
+    gone = {
+        key: None
+        for key in before.configuration
+        if key.startswith(("iceberg.", "deltaberg.iceberg.")) and key not in design.properties
+    }
+    return {**gone, **design.properties}
 
 
 def pending_snapshots(source: IcebergSource, watermark: Position, *, squash: bool) -> tuple[PendingSnapshot, ...]:
@@ -79,7 +175,8 @@ def pending_snapshots(source: IcebergSource, watermark: Position, *, squash: boo
     for place, snapshot in enumerate(steps):
         last = place == len(steps) - 1
         schema = source.schema if last or snapshot is None else metadata.schema_for(snapshot)
-        result.append(PendingSnapshot(before=before, snapshot=snapshot, schema=schema))
+        changes = snapshot_changes(source.table, before, snapshot)
+        result.append(PendingSnapshot(before=before, snapshot=snapshot, schema=schema, changes=changes))
         before = snapshot
     return tuple(result)
 
@@ -101,12 +198,10 @@ def _steps(table: Table, before: Snapshot | None, head: Snapshot) -> list[Snapsh
 
 @dataclass(slots=True, kw_only=True)
 class DeltaSync:
-    """Commits pending snapshots to the target of a writer. metadata: of the table after each of them, in order, None where
-    it stays as it is."""
+    """Commits an increment to the target of a writer."""
 
     writer: DeltaWriter
-    pending: Sequence[PendingSnapshot]
-    metadata: Sequence[Metadata | None]
+    increment: DeltaIncrement
     _replay: DeltaReplay = field(init=False)
 
     def __post_init__(self) -> None:
@@ -118,22 +213,21 @@ class DeltaSync:
         Raises DeltaConflict where somebody else commits meanwhile, Conflict where the target lacks a file.
         """
         commits: list[tuple[int, int]] = []
-        for each, metadata in zip(self.pending, self.metadata, strict=True):
+        for each, metadata in zip(self.increment.pending, self.increment.metadata, strict=True):
             commits.append((0 if each.snapshot is None else each.snapshot.snapshot_id, self._commit(each, metadata)))
         location = f"{log_folder(self.writer.root)}/{commit_name(commits[-1][1])}"
         return self._replay.written(commits, location)
 
-    def _commit(self, pending: PendingSnapshot, metadata: Metadata | None) -> int:
+    def _commit(self, pending: PendingSnapshot, metadata: Metadata) -> int:
         writer, snapshot = self.writer, pending.snapshot
         base = DeltaTable.open(writer.root, writer.storage).snapshot()
-        position = replace(
-            writer.position,
-            version=None if snapshot is None else snapshot.snapshot_id,
-            schema_id=pending.schema.schema_id,
-        )
+        position = watermark_at(writer.position, pending)
         with begin_transaction(base, now_ms=lambda: writer.clock_ms) as transaction:
-            if metadata is not None:
+            if metadata != base.metadata:
                 transaction.set_metadata(metadata)
+                protocol = protocol_of_new_table(metadata)
+                if protocol.min_reader_version > transaction.protocol.min_reader_version:
+                    transaction.set_protocol(_by_names(transaction.protocol))
             operation = iceberg_to_delta_operation(None if snapshot is None else snapshot.operation, first=False)
             if pending.repeats:
                 operation = SCHEMA_CHANGED
@@ -159,8 +253,8 @@ class DeltaSync:
         return pending.snapshot.timestamp_ms
 
     def _change_files(self, transaction: Transaction, base: DeltaSnapshot, pending: PendingSnapshot) -> None:
-        table, snapshot = self.writer.source.table, pending.snapshot
-        changes = snapshot_changes(table, pending.before, snapshot)
+        snapshot = pending.snapshot
+        changes = pending.changes
         changes_data = snapshot is None or snapshot.operation != "replace"
         if snapshot is not None and len(changes.added):
             for found in self._described(snapshot, changes.added_files()):
@@ -221,3 +315,8 @@ class DeltaSync:
                 "with --on-drift resync",
                 path=str(missing[0].as_py()),
             )
+
+
+def _by_names(protocol: Protocol) -> Protocol:
+    """The same features, listed, so that readers that do not know one stop."""
+    return new_protocol(protocol.features, by_name=True)

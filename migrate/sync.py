@@ -8,24 +8,29 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from deltaberg.delta.errors import VersionNotFound
+from deltaberg.delta.table import DeltaTable
 from deltaberg.errors import CommitStateUnknown, Conflict
 from deltaberg.iceberg.table import Table
 from deltaberg.migrate.convert import ConvertResult, convert
+from deltaberg.migrate.delta_sync import DeltaSync
+from deltaberg.migrate.delta_sync import design_increment as to_delta
+from deltaberg.migrate.delta_writer import DeltaWriter, WrittenDelta
 from deltaberg.migrate.engine import Progress
 from deltaberg.migrate.held_position import HeldPosition, held_position
-from deltaberg.migrate.iceberg_sync import design_increment, write_increment
-from deltaberg.migrate.iceberg_writer import IcebergWriter
+from deltaberg.migrate.iceberg_sync import design_increment as to_iceberg
+from deltaberg.migrate.iceberg_sync import write_increment
+from deltaberg.migrate.iceberg_writer import IcebergWriter, WrittenIceberg
 from deltaberg.migrate.plan import check_request, describe_source
 from deltaberg.migrate.plan_document import Plan, items_of
 from deltaberg.migrate.position import Position, position_of
 from deltaberg.migrate.recording_storage import RecordingStorage
 from deltaberg.migrate.refusal import STOPS_AT_SOURCE, Refused, refused_by_source
-from deltaberg.migrate.source import DeltaSource, Source, TableFormat
+from deltaberg.migrate.source import DeltaSource, IcebergSource, Source, TableFormat
 from deltaberg.migrate.target_root import target_root
 from deltaberg.translate.findings import Finding
 from deltaberg.translate.options import ConvertOptions
@@ -126,7 +131,7 @@ class _Sync:
             return self._create()
         options = self._options(held)
         self._before = before = self._watermark(held, position)
-        if before == position:
+        if before == position and self.to is TableFormat.ICEBERG:
             return self._result(held.metadata_location, before, position)
         storage = RecordingStorage(self.source.storage)
         try:
@@ -206,18 +211,42 @@ class _Sync:
         options: ConvertOptions,
         storage: RecordingStorage,
     ) -> SyncResult:
-        assert isinstance(self.source, DeltaSource)
-        assert before.version is not None
-        try:
-            base = replace(self.source, snapshot=self.source.table.snapshot(version=before.version))
-            increment = design_increment(self.source, base, Table.open(self.root, storage), options)
-        except VersionNotFound as error:
-            raise self._drift(f"the source's log no longer holds what came after {before.describe()}") from error
-        made = self._plan(increment.design.findings, options)
+        if isinstance(self.source, DeltaSource):
+            findings, write = self._to_iceberg(self.source, held, before, position, options, storage)
+        else:
+            findings, write = self._to_delta(self.source, held, before, position, options, storage)
+        made = self._plan(findings, options)
         if made.refused:
             raise Refused(made)
+        done = write()
+        if done is None:
+            return self._result(held.metadata_location, before, position)
+        return replace(
+            self._result(done.location, before, position),
+            commits=done.commits,
+            files=done.files,
+            rows=done.rows,
+            rewritten_files=done.rewritten_files,
+            plan=made,
+        )
+
+    def _to_iceberg(
+        self,
+        source: DeltaSource,
+        held: HeldPosition,
+        before: Position,
+        position: Position,
+        options: ConvertOptions,
+        storage: RecordingStorage,
+    ) -> tuple[Sequence[Finding], Callable[[], WrittenIceberg | None]]:
+        assert before.version is not None
+        try:
+            base = replace(source, snapshot=source.table.snapshot(version=before.version))
+            increment = to_iceberg(source, base, Table.open(self.root, storage), options)
+        except VersionNotFound as error:
+            raise self._drift(f"the source's log no longer holds what came after {before.describe()}") from error
         writer = IcebergWriter(
-            source=self.source,
+            source=source,
             design=increment.design,
             root=self.root,
             storage=storage,
@@ -226,14 +255,33 @@ class _Sync:
             partition_timezone=options.partition_timezone,
             clock_ms=self.clock_ms,
         )
-        done = write_increment(increment, writer, squash=self.squash)
-        return replace(
-            self._result(done.location, before, position),
-            commits=done.commits,
-            files=done.files,
-            rows=done.rows,
-            rewritten_files=done.rewritten_files,
-            plan=made,
+        return increment.design.findings, lambda: write_increment(increment, writer, squash=self.squash)
+
+    def _to_delta(
+        self,
+        source: IcebergSource,
+        held: HeldPosition,
+        before: Position,
+        position: Position,
+        options: ConvertOptions,
+        storage: RecordingStorage,
+    ) -> tuple[Sequence[Finding], Callable[[], WrittenDelta | None]]:
+        target = DeltaTable.open(self.root, storage).snapshot()
+        increment = to_delta(source, target, before, options, self.root, squash=self.squash)
+        writer = DeltaWriter(
+            source=source,
+            design=increment.design,
+            root=self.root,
+            storage=storage,
+            position=position,
+            options_text=held.options_text,
+            clock_ms=self.clock_ms,
+            plan_name=held.plan_name,
+            on_commit=storage.keep,
+        )
+        return (
+            increment.design.findings,
+            lambda: None if increment.is_empty else DeltaSync(writer=writer, increment=increment).write(),
         )
 
     def _plan(self, findings: Sequence[Finding] = (), options: ConvertOptions | None = None) -> Plan:
