@@ -171,10 +171,14 @@ def pending_snapshots(source: IcebergSource, watermark: Position, *, squash: boo
         steps = [head]
     else:
         steps = _steps(source.table, before, head)
+    schemas = [source.schema if each is None else metadata.schema_for(each) for each in steps]
+    if squash or steps[-1] == before or schemas[-1].fields == source.schema.fields:
+        schemas[-1] = source.schema
+    else:
+        # The schema was changed after the newest snapshot.
+        steps, schemas = [*steps, steps[-1]], [*schemas, source.schema]
     result = []
-    for place, snapshot in enumerate(steps):
-        last = place == len(steps) - 1
-        schema = source.schema if last or snapshot is None else metadata.schema_for(snapshot)
+    for snapshot, schema in zip(steps, schemas, strict=True):
         changes = snapshot_changes(source.table, before, snapshot)
         result.append(PendingSnapshot(before=before, snapshot=snapshot, schema=schema, changes=changes))
         before = snapshot

@@ -211,6 +211,8 @@ class _Sync:
         options: ConvertOptions,
         storage: RecordingStorage,
     ) -> SyncResult:
+        findings: Sequence[Finding]
+        write: Callable[[], WrittenIceberg | WrittenDelta | None]
         if isinstance(self.source, DeltaSource):
             findings, write = self._to_iceberg(self.source, held, before, position, options, storage)
         else:
