@@ -13,10 +13,13 @@ from itertools import pairwise
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from deltaberg.delta.actions import Metadata
 from deltaberg.delta.add_path import location_array, path_keys
 from deltaberg.delta.column_mapping import ColumnMapping
 from deltaberg.delta.deletion_vector import descriptors
 from deltaberg.delta.history import CommitActions
+from deltaberg.delta.in_commit_timestamp import first_in_commit_timestamp
+from deltaberg.delta.protocol import Protocol
 from deltaberg.delta.types import ArrayType, DateType, DeltaType, MapType, StructField, StructType
 from deltaberg.migrate.footers import in_parallel
 from deltaberg.migrate.source import DeltaSource
@@ -132,6 +135,51 @@ def delta_eras(source: DeltaSource, *, format_version: int | None) -> DeltaEras:
     )
 
 
+def eras_since(
+    source: DeltaSource, base: DeltaSource, *, format_version: int, known: Mapping[Path, int], last_id: int
+) -> DeltaEras:
+    """The versions after ``base`` up to the source's, for a target that holds ``base`` already.
+
+    known: ids of the base's paths; last_id: the highest that the target has given out. ``cut`` says why Iceberg cannot
+    follow a change of the schema, and where; nothing may be written then. Raises VersionNotFound where a commit is gone, and what reading the log raises.
+    """
+    first = base.snapshot.version
+    schemas: dict[int, Shape] = {first: _shape(base.snapshot.column_mapping, base.snapshot.metadata.partition_columns)}
+    times = {first: base.snapshot.timestamp_ms}
+    protocol, metadata = base.snapshot.protocol, base.snapshot.metadata
+    cut = None
+    for actions in source.table.commits(first + 1, source.snapshot.version):
+        protocol, metadata = actions.protocol or protocol, actions.metadata or metadata
+        times[actions.version] = _committed_ms(actions, protocol, metadata)
+        if actions.metadata is None and actions.protocol is None:
+            continue
+        shape = _shape(ColumnMapping.of(protocol, metadata), metadata.partition_columns)
+        before = schemas[max(schemas)]
+        if shape != before:
+            reason = _break(before, shape, format_version)
+            cut = cut or (None if reason is None else f"version {actions.version} {reason}")
+            schemas[actions.version] = shape
+    eras = tuple(
+        Era(first=version, source=base if version == first else _at(source, version), schema=schema)
+        for version, (schema, _) in sorted(schemas.items())
+    )
+    return DeltaEras(
+        eras=eras,
+        last=source.snapshot.version,
+        ids=_ids_beyond(eras, known, last_id),
+        merged=_merged([era.schema for era in reversed(eras)]),
+        times=times,
+        cut=cut,
+        format_version=_required_version([shape for _, shape in sorted(schemas.items())]),
+    )
+
+
+def _committed_ms(actions: CommitActions, protocol: Protocol, metadata: Metadata) -> int:
+    first = first_in_commit_timestamp(protocol, metadata)
+    stated = None if actions.commit_info is None else actions.commit_info.in_commit_timestamp
+    return actions.modified_ms if first is None or actions.version < first or stated is None else stated
+
+
 def _required_version(shapes: list[Shape]) -> int:
     follows = all(_break(before, after, _USUAL_FORMAT) is None for before, after in pairwise(shapes))
     return _USUAL_FORMAT if follows else _NEWEST_FORMAT
@@ -225,6 +273,16 @@ def _ids(source: DeltaSource, eras: tuple[Era, ...]) -> dict[Path, int]:
     for era in eras:
         known = {**known, **assigned_ids(era.schema, known=known, first_free=highest + 1)}
     return known
+
+
+def _ids_beyond(eras: tuple[Era, ...], known: Mapping[Path, int], last_id: int) -> dict[Path, int]:
+    """The known ids, and one for every path that came later: its declared one, else one that is free."""
+    result = dict(known)
+    highest = max([last_id, *known.values(), *(era.source.snapshot.column_mapping.max_column_id or 0 for era in eras)])
+    for era in eras:
+        result = {**declared_ids(era.source.snapshot.column_mapping), **result}
+        result |= assigned_ids(era.schema, known=result, first_free=highest + 1)
+    return result
 
 
 def _merged(schemas: list[StructType]) -> StructType:

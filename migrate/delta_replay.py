@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from hashlib import blake2b
 from typing import Final
@@ -18,7 +18,7 @@ from deltaberg.delta.log_path import commit_name, log_folder
 from deltaberg.delta.snapshot import Snapshot as DeltaSnapshot
 from deltaberg.delta.table import DeltaTable
 from deltaberg.delta.transaction import Transaction
-from deltaberg.iceberg.resolved_deletes import resolve_deletes
+from deltaberg.iceberg.resolved_deletes import ResolvedDeletes, resolve_deletes
 from deltaberg.iceberg.snapshot import Snapshot
 from deltaberg.migrate.delta_entries import HIDDEN_FOLDER, DeltaEntries, Rows, SourceFiles, write_vectors
 from deltaberg.migrate.delta_writer import VOUCHED, DeltaWriter, WrittenDelta, live_rows, rewritten_files
@@ -49,8 +49,9 @@ class _State:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Found:
-    """One batch of a snapshot's files, as ``_State`` has them."""
+class DescribedFiles:
+    """One batch of a snapshot's files. locations, keys: in the target. vectors: a text that tells the deleted rows of each
+    apart, null where there are none."""
 
     files: SourceFiles
     locations: pa.Array
@@ -95,14 +96,7 @@ class DeltaReplay:
             state = _State.of([(each.keys, each.vectors) for each in self._found(self._line.snapshots[first - 1])])
         for version in range(first, len(ids)):
             state = self._commit(version, state)
-        return WrittenDelta(
-            commits=tuple(self._sums.commits),
-            location=f"{log_folder(self._writer.root)}/{commit_name(len(ids) - 1)}",
-            files=self._sums.files,
-            rows=self._sums.rows,
-            rewritten_files=self._sums.rewritten,
-            checkpoint_failure=self._sums.checkpoint_failure,
-        )
+        return self.written(self._sums.commits, f"{log_folder(self._writer.root)}/{commit_name(len(ids) - 1)}")
 
     def _commit(self, version: int, before: _State) -> _State:
         writer, snapshot = self._writer, self._line.snapshots[version]
@@ -134,13 +128,17 @@ class DeltaReplay:
                 rules_checked=VOUCHED,
                 expected_version=version,
             )
-        writer.on_commit()
-        checkpoint = transaction.checkpoint_when_due()
-        if checkpoint.written is not None or checkpoint.failure is not None:
-            # A later checkpoint covers all versions, so the failure of an earlier one is nobody's concern any more.
-            self._sums.checkpoint_failure = checkpoint.failure
+        self.committed(transaction)
         self._sums.commits.append((snapshot.snapshot_id, version))
         return state
+
+    def committed(self, transaction: Transaction) -> None:
+        """The version stands: say so, and write the checkpoint that may be due."""
+        self._writer.on_commit()
+        checkpoint = transaction.checkpoint_when_due()
+        if checkpoint.written is not None or checkpoint.failure is not None:
+            # A later checkpoint covers all versions, so that the failure of an earlier one does not matter any more.
+            self._sums.checkpoint_failure = checkpoint.failure
 
     def _begin(self, version: int, position: Position, base: DeltaSnapshot | None) -> Transaction:
         writer = self._writer
@@ -173,21 +171,18 @@ class DeltaReplay:
             parts.append((found.keys, found.vectors))
             places = pc.index_in(found.keys, value_set=before.keys)
             new = _mask(places.is_null())
-            for adds in self._new(transaction, found, np.flatnonzero(new), snapshot):
-                self._sums.files += adds.num_rows
-                self._sums.rows += live_rows(adds)
-                self._sums.rewritten += rewritten_files(adds)
-                transaction.add_files([_with_data_change(adds, changes_data)])
+            self.add(transaction, found, np.flatnonzero(new), snapshot, changes_data=changes_data)
             others = np.flatnonzero(~new & ~_same(found.vectors, before.vectors.take(places)))
-            vectors = self._entries.vectors(found.files, others)
-            changed |= {str(found.keys[row]): vectors.get(row) for row in others.tolist()}
+            changed |= self.vectors(found, others)
         state = _State.of(parts)
         gone = before.keys.filter(pc.invert(pc.is_in(before.keys, value_set=state.keys)))
         if base is not None and (len(gone) or changed):
-            _exchange(transaction, base, gone, changed, changes_data=changes_data)
+            exchange_files(transaction, base, gone, changed, changes_data=changes_data)
         return state
 
-    def _new(self, transaction: Transaction, found: _Found, rows: Rows, snapshot: Snapshot) -> Iterator[pa.RecordBatch]:
+    def _new(
+        self, transaction: Transaction, found: DescribedFiles, rows: Rows, snapshot: Snapshot
+    ) -> Iterator[pa.RecordBatch]:
         """``add`` actions of files that the target does not list yet."""
         files = found.files
         kept, anew = rows[~files.anew[rows]], rows[files.anew[rows]]
@@ -204,16 +199,46 @@ class DeltaReplay:
                 vector = vectors.get(int(anew[row]))
                 yield add if vector is None else _with_vectors(add, write_vectors(transaction, {0: vector}, 1))
 
-    def _found(self, snapshot: Snapshot) -> Iterator[_Found]:
+    def _found(self, snapshot: Snapshot) -> Iterator[DescribedFiles]:
         for resolved in resolve_deletes(self._writer.source.table, snapshot):
-            files = self._entries.observe(resolved)
-            locations = self._target_locations(files)
-            yield _Found(
-                files=files,
-                locations=locations,
-                keys=path_keys(encode_paths(locations, self._writer.root)),
-                vectors=_vector_keys(files),
-            )
+            yield self.describe(resolved)
+
+    def describe(self, resolved: ResolvedDeletes) -> DescribedFiles:
+        """Where the target has, or would have, the files of a batch."""
+        files = self._entries.observe(resolved)
+        locations = self._target_locations(files)
+        return DescribedFiles(
+            files=files,
+            locations=locations,
+            keys=path_keys(encode_paths(locations, self._writer.root)),
+            vectors=_vector_keys(files),
+        )
+
+    def vectors(self, found: DescribedFiles, rows: Rows) -> dict[str, Vector | None]:
+        """The deletion vectors that some files shall have from now on, None for no deleted rows, by ``path_keys``."""
+        vectors = self._entries.vectors(found.files, rows)
+        return {str(found.keys[row]): vectors.get(row) for row in rows.tolist()}
+
+    def add(
+        self, transaction: Transaction, found: DescribedFiles, rows: Rows, snapshot: Snapshot, *, changes_data: bool
+    ) -> None:
+        """Add files that the target does not list yet."""
+        for adds in self._new(transaction, found, rows, snapshot):
+            self._sums.files += adds.num_rows
+            self._sums.rows += live_rows(adds)
+            self._sums.rewritten += rewritten_files(adds)
+            transaction.add_files([_with_data_change(adds, changes_data)])
+
+    def written(self, commits: Sequence[tuple[int, int]], location: str) -> WrittenDelta:
+        """What was committed, in sums."""
+        return WrittenDelta(
+            commits=tuple(commits),
+            location=location,
+            files=self._sums.files,
+            rows=self._sums.rows,
+            rewritten_files=self._sums.rewritten,
+            checkpoint_failure=self._sums.checkpoint_failure,
+        )
 
     def _target_locations(self, files: SourceFiles) -> pa.Array:
         """Where the target has the files; one that is written anew has the same name in every version of this conversion,
@@ -229,27 +254,36 @@ class DeltaReplay:
         return pa.array(names, pa.string())
 
 
-def _exchange(
+def exchange_files(
     transaction: Transaction,
     base: DeltaSnapshot,
     gone: pa.Array,
     changed: Mapping[str, Vector | None],
     *,
     changes_data: bool,
-) -> None:
-    """Remove the files in ``gone``, and commit those in ``changed`` again with another vector or none."""
+) -> pa.Array:
+    """Remove the files in ``gone``, and commit those in ``changed`` again with another vector or none; gives the keys of
+    those that the table lists."""
     again = pa.array(list(changed), pa.string())
+    wanted = pa.concat_arrays([gone.cast(pa.string()), again])
+    listed = [pa.array([], pa.string())]
     for adds in base.add_files():
         keys = path_keys(adds.column("path"))
+        here = pc.is_in(keys, value_set=wanted)
+        if not pc.any(here, min_count=0).as_py():
+            continue
+        touched, keys = adds.filter(here), keys.filter(here)
+        listed.append(keys.cast(pa.string()))
+        transaction.remove_files([touched], data_change=changes_data)
         other = pc.is_in(keys, value_set=again)
-        transaction.remove_files([adds.filter(pc.or_(other, pc.is_in(keys, value_set=gone)))], data_change=changes_data)
-        files = adds.filter(other)
+        files = touched.filter(other)
         if not files.num_rows:
             continue
-        wanted = [changed[key] for key in keys.filter(other).to_pylist()]
-        vectors = {row: vector for row, vector in enumerate(wanted) if vector is not None}
+        chosen = [changed[key] for key in keys.filter(other).to_pylist()]
+        vectors = {row: vector for row, vector in enumerate(chosen) if vector is not None}
         descriptors = write_vectors(transaction, vectors, files.num_rows)
         transaction.add_files([_with_data_change(_with_vectors(files, descriptors), changes_data)])
+    return pa.concat_arrays(listed)
 
 
 def _vector_keys(files: SourceFiles) -> pa.Array:

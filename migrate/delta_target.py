@@ -15,7 +15,8 @@ from deltaberg.delta.types import DeltaType, StructType
 from deltaberg.iceberg.partition_spec import PartitionSpec
 from deltaberg.iceberg.schema import Schema
 from deltaberg.iceberg.snapshot_ref import MAIN_BRANCH
-from deltaberg.iceberg.types import NestedField
+from deltaberg.iceberg.types import ListType, MapType, NestedField
+from deltaberg.migrate.delta_existing import ExistingDelta
 from deltaberg.migrate.delta_names import ColumnNaming
 from deltaberg.migrate.delta_sharing import FileGroup, FileSharing, GroupKey
 from deltaberg.migrate.delta_survey import DeltaSurvey, Surveying, survey_delta
@@ -97,6 +98,23 @@ class DeltaDesign:
         return (*own, *(column.name for column in self.partitioning.derived))
 
 
+def design_delta_increment(
+    source: IcebergSource,
+    options: ConvertOptions,
+    root: str,
+    *,
+    existing: ExistingDelta,
+    line: SnapshotLine,
+    survey_files: Surveying,
+) -> DeltaDesign:
+    """Decide how more snapshots become versions of an existing target. Raises like ``design_delta``.
+
+    line: the snapshots to come; its schemas begin with the one that the target has now, and so do the design's
+    translations. survey_files: looks at the files that come.
+    """
+    return _Designer(source, options, root, line, survey_files, existing).design()
+
+
 def design_delta(
     source: IcebergSource, options: ConvertOptions, root: str, *, survey_files: Surveying = survey_delta
 ) -> DeltaDesign:
@@ -115,9 +133,17 @@ def design_delta(
 
 class _Designer:
     def __init__(
-        self, source: IcebergSource, options: ConvertOptions, root: str, line: SnapshotLine, survey_files: Surveying
+        self,
+        source: IcebergSource,
+        options: ConvertOptions,
+        root: str,
+        line: SnapshotLine,
+        survey_files: Surveying,
+        existing: ExistingDelta | None = None,
     ) -> None:
-        """line: the snapshots to convert. Everything is decided for the columns that any of them has."""
+        """line: the snapshots to convert. Everything is decided for the columns that any of them has. existing: what the
+        target has decided."""
+        self.existing = existing
         self.source = source
         self.options = options
         self.root = root
@@ -148,18 +174,21 @@ class _Designer:
             self.schema, mode=MappingMode.ID, type_mappings=self.options.type_mappings
         ).mapped_ids
         self.findings.extend(naming.findings(has_name_mapping=self.metadata.name_mapping is not None))
-        mode = naming.mode()
+        mode = naming.mode() if self.existing is None else self.existing.mode
         partitioning = self._partitioning(naming, mapped, withheld=None)
         sources = frozenset(column.source_id for column in partitioning.columns)
-        names = naming.physical_names(sources, mode)
-        if sources and not partitioning.derived and sources <= naming.given.keys():
+        names = naming.physical_names(sources, mode) if self.existing is None else self._kept_names(self.existing)
+        if self.existing is not None:
+            pass
+        elif sources and not partitioning.derived and sources <= naming.given.keys():
             if any(names[column.source_id] != column.name for column in partitioning.columns):
                 self.findings.append(Finding(code=codes.PARTITION_NAMES_MAPPED, what=", ".join(partitioning.names)))
         elif partitioning.names and naming.differ(names) and not naming.trusts_ids:
             partitioning = self._partitioning(naming, mapped, withheld=_NAMES_DIFFER)
             sources = frozenset()
             names = naming.physical_names(sources, mode)
-        mode = naming.carried_mode(mode, names, sources)
+        if self.existing is None:
+            mode = naming.carried_mode(mode, names, sources)
         sharing = FileSharing(
             naming=naming,
             metadata=self.metadata,
@@ -179,7 +208,9 @@ class _Designer:
         narrow = self._narrow_types(groups, held, rewritten, sources)
         translations = self._translations(names, narrow, partitioning, mode)
         translation = translations[-1]
-        if self.line.cut is not None:
+        if self.line.cut is not None and self.existing is not None:
+            self.findings.append(Finding(code=codes.SYNC_SCHEMA, what="schema", detail=self.line.cut))
+        elif self.line.cut is not None:
             first = str(self.line.snapshots[0].snapshot_id)
             self.findings.append(Finding(code=codes.HISTORY_TRUNCATED, what=f"snapshot {first}", detail=self.line.cut))
         for each in translations[:-1]:
@@ -278,7 +309,7 @@ class _Designer:
         return [self.metadata.spec_by_id(spec_id) for spec_id in ids]
 
     def _partitioning(self, naming: ColumnNaming, mapped: frozenset[int], *, withheld: str | None) -> DeltaPartitioning:
-        return iceberg_to_delta_partitioning(
+        found = iceberg_to_delta_partitioning(
             self._live_specs(),
             self.line.shared,
             empty_strings=frozenset(self.survey.empty_strings),
@@ -286,6 +317,56 @@ class _Designer:
             withheld=withheld,
             derive_beside=naming.known() if self.options.derive_partition_columns else None,
         )
+        return found if self.existing is None else self._kept_partitioning(found, self.existing)
+
+    def _kept_partitioning(self, found: DeltaPartitioning, existing: ExistingDelta) -> DeltaPartitioning:
+        """The target's partition columns, with a refusal where the files that come have no value for one of them."""
+        kept = {existing.names[each.field_id] for each in existing.schema.fields
+                if each.name in existing.partition_columns}  # fmt: skip
+        columns = tuple(column for column in found.columns if existing.names.get(column.source_id) in kept)
+        derived = tuple(column for column in found.derived if column.name in existing.partition_columns)
+        if len(columns) + len(derived) < len(existing.partition_columns):
+            reasons = "; ".join(each.detail for each in found.findings if each.code is codes.PARTITION_FIELD_KEPT)
+            what = ", ".join(existing.partition_columns)
+            self.findings.append(
+                Finding(
+                    code=codes.SYNC_SCHEMA,
+                    what="partition columns",
+                    detail=f"the target is partitioned by {what}, the files that come are not{f' ({reasons})' if reasons else ''}",
+                )
+            )
+        order = {name: place for place, name in enumerate(existing.partition_columns)}
+        by_id = {each.field_id: each.name for each in existing.schema.fields}
+        columns = tuple(sorted(columns, key=lambda column: order[by_id[column.source_id]]))
+        return replace(found, columns=columns, derived=derived)
+
+    def _kept_names(self, existing: ExistingDelta) -> dict[int, str]:
+        """The names that the target has; a new column gets its own unless another one has, or had, it in some file."""
+        names = dict(existing.names)
+        for column in self.schema.all_fields():
+            parent = self.schema.parent_id(column.field_id)
+            holder = self.schema.find(parent) if parent is not None else None
+            if column.field_id in names or (holder is not None and isinstance(holder.type, (ListType, MapType))):
+                continue
+            beside = {
+                names.get(each.field_id, each.name).lower() for each in self._siblings(self.schema, column, parent)
+            } | {
+                each.name.lower() for schema in self.metadata.schemas for each in self._siblings(schema, column, parent)
+            }
+            taken = column.name.lower() in beside
+            if taken and existing.mode is MappingMode.NONE:
+                detail = f"column {column.name} has the name of one that files had before"
+                self.findings.append(Finding(code=codes.SYNC_SCHEMA, what="schema", detail=detail))
+            names[column.field_id] = f"col-{column.field_id}" if taken else column.name
+        return names
+
+    def _siblings(self, schema: Schema, column: NestedField, parent: int | None) -> list[NestedField]:
+        """The other columns of a schema beside one."""
+        return [
+            each
+            for each in schema.all_fields()
+            if each.field_id != column.field_id and schema.parent_id(each.field_id) == parent
+        ]
 
     def _narrow_types(
         self,

@@ -4,17 +4,17 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 
+from deltaberg.delta.actions import CommitInfo
 from deltaberg.delta.commit_fingerprint import commit_fingerprint
 from deltaberg.delta.commit_json import read_action_lines
 from deltaberg.delta.errors import CorruptLog
-from deltaberg.delta.log_listing import list_log
 from deltaberg.delta.log_path import LogFile, LogFileKind, commit_name, log_folder
 from deltaberg.delta.snapshot import Snapshot
 from deltaberg.delta.table import DeltaTable
 from deltaberg.errors import Conflict, NotATable
 from deltaberg.iceberg.errors import AmbiguousMetadata
 from deltaberg.iceberg.table import Table
-from deltaberg.migrate.position import OPTIONS_KEY, PLAN_KEY, POSITION_KEY, TARGET_VERSION_KEY, Position
+from deltaberg.migrate.position import OPTIONS_KEY, PLAN_KEY, POSITION_KEY, Position
 from deltaberg.migrate.source import DeltaSource, Source, TableFormat
 from deltaberg.storage import NotFound, Storage
 
@@ -132,13 +132,16 @@ def _of_iceberg(storage: Storage, root: str) -> HeldPosition | None:
             "table once more, choose another --target",
             path=root,
         ) from error
-    properties = table.metadata.properties
-    snapshot = table.metadata.current_snapshot
+    metadata = table.metadata
+    properties, head = metadata.properties, metadata.current_snapshot
+    line = metadata.ancestors(None if head is None else head.snapshot_id)
+    own = next((each for each in line if POSITION_KEY in each.summary), None)
+    stated = properties if own is None else own.summary
     return HeldPosition(
-        position=Position.from_properties(properties),
+        position=Position.from_properties(stated) if POSITION_KEY in properties else None,
         options_text=properties.get(OPTIONS_KEY, "{}"),
         metadata_location=table.metadata_location,
-        untouched=snapshot is not None and snapshot.summary.get(POSITION_KEY) == properties.get(POSITION_KEY),
+        untouched=own is not None and head is not None and own.snapshot_id == head.snapshot_id,
         plan_name=properties.get(PLAN_KEY),
         iceberg=table,
     )
@@ -151,14 +154,13 @@ def _of_delta(storage: Storage, root: str) -> HeldPosition | None:
         return None
     snapshot = table.snapshot()
     configuration = snapshot.metadata.configuration
-    position = Position.from_properties(configuration)
-    written = configuration.get(TARGET_VERSION_KEY, "")
-    since = _since(table, int(written) + 1, snapshot.version) if written.isdecimal() else _Since()
+    stated = Position.from_properties(configuration)
+    since = _since(table, snapshot.version) if stated is not None else _Since()
     return HeldPosition(
-        position=position,
+        position=None if stated is None else _reached(stated, snapshot),
         options_text=configuration.get(OPTIONS_KEY, "{}"),
         metadata_location=f"{log_folder(root)}/{commit_name(snapshot.version)}",
-        untouched=written == str(snapshot.version),
+        untouched=since.untouched,
         plan_name=configuration.get(PLAN_KEY),
         only_notes=since.only_notes,
         cleaned_up=since.cleaned_up,
@@ -166,36 +168,47 @@ def _of_delta(storage: Storage, root: str) -> HeldPosition | None:
     )
 
 
+def _reached(stated: Position, snapshot: Snapshot) -> Position:
+    """The ``txn`` action says the snapshot, which most commits change; the metadata says the schema."""
+    txn = snapshot.txns.get(stated.app_id)
+    if txn is None or (stated.version is None and not txn.version):
+        return stated
+    return stated.at(txn.version)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Since:
-    """As in ``HeldPosition``."""
+    """What others committed after deltaberg did; as in ``HeldPosition``."""
 
+    untouched: bool = False
     only_notes: bool = False
     cleaned_up: tuple[int, int] | None = None
 
 
-def _since(table: DeltaTable, first: int, last: int) -> _Since:
-    """What the commits from ``first`` to ``last`` are."""
-    if first > last:
-        return _Since()
-    commits = {
-        file.version: file
-        for file in list_log(table.storage, table.log_folder, start=first)
-        if file.kind is LogFileKind.COMMIT and file.version <= last
-    }
-    try:
-        notes = all(_is_note(table.storage, commit) for commit in commits.values())
-    except CorruptLog:
-        return _Since()
-    if not notes:
-        return _Since()
-    gone = [version for version in range(first, last + 1) if version not in commits]
-    return _Since(cleaned_up=(gone[0], gone[-1])) if gone else _Since(only_notes=True)
+def _since(table: DeltaTable, newest: int) -> _Since:
+    """Look at the commits from the newest one back to deltaberg's own last one."""
+    for version in range(newest, -1, -1):
+        try:
+            info, is_note = _commit(table.storage, f"{table.log_folder}/{commit_name(version)}", version)
+        except CorruptLog:
+            return _Since()
+        except NotFound:
+            return _Since(cleaned_up=(version, version))
+        if info is not None and POSITION_KEY in info.raw:
+            return _Since(untouched=version == newest, only_notes=version < newest)
+        if not is_note:
+            return _Since()
+    return _Since()
 
 
-def _is_note(storage: Storage, commit: LogFile) -> bool:
-    """Whether a commit holds nothing but a ``commitInfo``. Raises CorruptLog for one that cannot be read."""
-    return all(
-        not len(piece.lines) and all(action.name == "commitInfo" for action in piece.small)
-        for piece in read_action_lines(storage, [commit])
+def _commit(storage: Storage, location: str, version: int) -> tuple[CommitInfo | None, bool]:
+    """``commitInfo`` of a commit, and whether there is nothing else in it. Raises CorruptLog, NotFound."""
+    found = storage.head(location)
+    commit = LogFile(
+        location=location, version=version, kind=LogFileKind.COMMIT, size=found.size, modified_ms=found.modified_ms
     )
+    info, is_note = None, True
+    for piece in read_action_lines(storage, [commit]):
+        is_note = is_note and not len(piece.lines) and all(action.name == "commitInfo" for action in piece.small)
+        info = info or next((CommitInfo(raw=each.body) for each in piece.small if each.name == "commitInfo"), None)
+    return info, is_note

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import json
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from types import MappingProxyType
 
 import numpy as np
 import pyarrow as pa
@@ -23,12 +25,12 @@ from deltaberg.migrate.iceberg_deletes import DeletePlace
 from deltaberg.migrate.iceberg_entries import DeleteSink, IcebergEntries
 from deltaberg.migrate.iceberg_survey import highest_commit_version
 from deltaberg.migrate.iceberg_writer import IcebergWriter, WrittenIceberg, snapshot_id_of
-from deltaberg.migrate.position import POSITION_KEY, SOURCE_VERSION_KEY
+from deltaberg.migrate.position import APP_ID_PREFIX, STREAMS_KEY
 from deltaberg.translate.history import APPEND, OVERWRITE, delta_to_iceberg_operation
 
 
 @dataclass(slots=True, kw_only=True)
-class _LiveFile:
+class LiveFile:
     """One live file. location: in the target. vector: the id of its deletion vector in the log. deletes: where the
     target has that."""
 
@@ -47,31 +49,39 @@ class _Step:
 
 
 class IcebergReplay:
-    """Replays the versions of a design's eras into a new table."""
+    """Turns the versions of a design's eras into snapshots, in a new table or on top of an existing one."""
 
-    def __init__(self, writer: IcebergWriter) -> None:
+    def __init__(
+        self, writer: IcebergWriter, *, live: Mapping[str, LiveFile] | None = None, last_number: int = 0
+    ) -> None:
+        """live: files that an existing target has already, by ``path_keys``; all that the commits touch must be among them.
+        last_number: the target's highest sequence number."""
         assert writer.design.eras is not None
         self._writer = writer
         self._eras: DeltaEras = writer.design.eras
-        self._live: dict[str, _LiveFile] = {}
+        self._live: dict[str, LiveFile] = dict(live or {})
         self._entries: dict[int, IcebergEntries] = {}
-        self._last_number = 0
+        self._last_number = last_number
 
     def write(self) -> WrittenIceberg:
-        """Commit all snapshots at once. Raises what ``IcebergWriter.write`` raises."""
+        """Commit all versions as the snapshots of a new table, at once. Raises what ``IcebergWriter.write`` raises."""
         writer, eras = self._writer, self._eras
         commits: list[tuple[int, int]] = []
         transaction = writer.begin(writer.design.era_translations[0].schema)
         with transaction:
             commits.append((eras.first, self._first(transaction)))
             for actions in eras.commits():
-                commits.append((actions.version, self._next(transaction, actions)))
+                commits.append((actions.version, self.snapshot(transaction, [actions])))
             self._check_end()
             table = transaction.commit(timestamp_ms=writer.clock_ms)
+        return self.written(commits, table.metadata_location)
+
+    def written(self, commits: Iterable[tuple[int, int]], location: str) -> WrittenIceberg:
+        """What was committed, in sums."""
         written = [each.written for each in self._entries.values()]
         return WrittenIceberg(
             commits=tuple(commits),
-            location=table.metadata_location,
+            location=location,
             files=sum(each.files for each in written),
             rows=sum(each.rows for each in written),
             rewritten_files=sum(each.rewritten for each in written),
@@ -93,30 +103,37 @@ class IcebergReplay:
             self._remember(batch, range(batch.adds.num_rows), entries, sink)
         return builder.snapshot_id
 
-    def _next(self, transaction: Transaction, actions: CommitActions) -> int:
-        """One later version: what it changes."""
-        era = self._eras.era_of(actions.version)
-        if era.first == actions.version:
-            place = [each.first for each in self._eras.eras].index(era.first)
-            transaction.set_schema(self._writer.design.era_translations[place].schema)
-        entries = self._of(era)
-        step = self._step(actions)
-        highest = highest_commit_version(actions.adds) if actions.adds.num_rows else 0
-        builder = self._begin(transaction, actions.version, _operation(actions, step), highest)
-        self._take_out(builder, actions, step)
+    def snapshot(self, transaction: Transaction, group: Sequence[CommitActions]) -> int:
+        """One snapshot of what one commit changes, or several commits in a row; gives its id."""
+        for actions in group:
+            era = self._eras.era_of(actions.version)
+            if era.first == actions.version:
+                place = [each.first for each in self._eras.eras].index(era.first)
+                transaction.set_schema(self._writer.design.era_translations[place].schema)
+        steps = self._steps(group)
+        highest = max(highest_commit_version(each.adds) if each.adds.num_rows else 0 for each in group)
+        builder = self._begin(
+            transaction, group[-1].version, _operation(group, steps), highest, summary=_streams(group)
+        )
+        self._take_out(builder, group, steps)
         sink = self._writer.delete_sink()
         with sink:
-            if step.new:
-                files = self._described(actions, step.new)
-                found = entries.entries(iter([files]), sink)
-                builder.add_files(found, keep_inherited=self._writer.design.carries_lineage)
-                self._remember(files, range(files.adds.num_rows), entries, sink)
-            if step.vectors:
-                files = self._described(actions, step.vectors)
-                entries.copy_vectors(files, sink)
-                self._remember(files, range(files.adds.num_rows), entries, sink)
+            for actions, step in zip(group, steps, strict=True):
+                self._add(builder, actions, step, sink)
             builder.add_files(sink.entries())
         return builder.snapshot_id
+
+    def _add(self, builder: SnapshotBuilder, actions: CommitActions, step: _Step, sink: DeleteSink) -> None:
+        entries = self._of(self._eras.era_of(actions.version))
+        if step.new:
+            files = self._described(actions, step.new)
+            found = entries.entries(iter([files]), sink)
+            builder.add_files(found, keep_inherited=self._writer.design.carries_lineage)
+            self._remember(files, range(files.adds.num_rows), entries, sink)
+        if step.vectors:
+            files = self._described(actions, step.vectors)
+            entries.copy_vectors(files, sink)
+            self._remember(files, range(files.adds.num_rows), entries, sink)
 
     def _check_end(self) -> None:
         """The commits must lead to the files that the newest version has."""
@@ -134,30 +151,45 @@ class IcebergReplay:
                 path=odd,
             )
 
-    def _step(self, actions: CommitActions) -> _Step:
-        """Files that come, files that stay with another vector, files that go.
+    def _steps(self, group: Sequence[CommitActions]) -> list[_Step]:
+        """Files that come, files that stay with another vector, files that go; of several commits, the last word on a file.
 
         A file that is committed again with the vector that it has stays as it is (statistics, row ids).
         """
-        step = _Step()
-        added = path_keys(actions.adds.column("path")).to_pylist() if actions.adds.num_rows else []
-        vectors = vector_ids(actions.adds).to_pylist() if actions.adds.num_rows else []
-        for row, (key, vector) in enumerate(zip(added, vectors, strict=True)):
-            live = self._live.get(key)
-            if live is None:
-                step.new.append(row)
-            elif live.vector != vector:
-                step.vectors.append(row)
-        again = frozenset(added)
-        removed = path_keys(actions.removes.column("path")).to_pylist() if actions.removes.num_rows else []
-        step.removed = [key for key in dict.fromkeys(removed) if key in self._live and key not in again]
-        return step
+        added = [path_keys(each.adds.column("path")).to_pylist() if each.adds.num_rows else [] for each in group]
+        removed = [
+            path_keys(each.removes.column("path")).to_pylist() if each.removes.num_rows else [] for each in group
+        ]
+        last: dict[str, int] = {}
+        for place, (comes, goes) in enumerate(zip(added, removed, strict=True)):
+            last.update(dict.fromkeys((*goes, *comes), place))
+        steps = []
+        for place, actions in enumerate(group):
+            step = _Step()
+            vectors = vector_ids(actions.adds).to_pylist() if added[place] else []
+            for row, (key, vector) in enumerate(zip(added[place], vectors, strict=True)):
+                if last[key] != place:
+                    continue
+                live = self._live.get(key)
+                if live is None:
+                    step.new.append(row)
+                elif live.vector != vector:
+                    step.vectors.append(row)
+            again = frozenset(added[place])
+            step.removed = [
+                key
+                for key in dict.fromkeys(removed[place])
+                if key in self._live and key not in again and last[key] == place
+            ]
+            steps.append(step)
+        return steps
 
-    def _take_out(self, builder: SnapshotBuilder, actions: CommitActions, step: _Step) -> None:
+    def _take_out(self, builder: SnapshotBuilder, group: Sequence[CommitActions], steps: Sequence[_Step]) -> None:
         """Entries of files that go, and of vectors that are replaced."""
-        gone = [self._live.pop(key) for key in step.removed]
+        gone = [self._live.pop(key) for step in steps for key in step.removed]
         files = [each.location for each in gone]
-        replaced = [self._live[key] for key in self._keys(actions, step.vectors)]
+        changed = [key for actions, step in zip(group, steps, strict=True) for key in self._keys(actions, step.vectors)]
+        replaced = [self._live[key] for key in changed]
         deletes = [each.deletes for each in (*gone, *replaced) if each.deletes is not None]
         if not files and not deletes:
             return
@@ -187,7 +219,7 @@ class IcebergReplay:
         locations = files.locations.to_pylist()
         for row in rows:
             location = self._places().get(locations[row], locations[row])
-            self._live[keys[row]] = _LiveFile(location=location, vector=vectors[row], deletes=sink.places.get(location))
+            self._live[keys[row]] = LiveFile(location=location, vector=vectors[row], deletes=sink.places.get(location))
 
     def _places(self) -> Mapping[str, str]:
         """Where rewritten files are; all eras share the map, since a file outlives the era that it came in."""
@@ -204,7 +236,15 @@ class IcebergReplay:
             self._entries[era.first] = found
         return found
 
-    def _begin(self, transaction: Transaction, version: int, operation: str, highest: int) -> SnapshotBuilder:
+    def _begin(
+        self,
+        transaction: Transaction,
+        version: int,
+        operation: str,
+        highest: int,
+        *,
+        summary: Mapping[str, str] = MappingProxyType({}),
+    ) -> SnapshotBuilder:
         writer, design = self._writer, self._writer.design
         number = writer.sequence_number(version, highest)
         if number is not None:
@@ -215,22 +255,32 @@ class IcebergReplay:
             timestamp_ms=self._eras.times[version],
             sequence_number=number,
             first_row_id=design.lineage.next_row_id if design.carries_lineage and version == self._eras.first else None,
-            summary={SOURCE_VERSION_KEY: str(version), POSITION_KEY: writer.position.at(version).to_text()},
+            summary={**writer.summary(version), **summary},
         )
 
 
-def _operation(actions: CommitActions, step: _Step) -> str:
+def _streams(group: Sequence[CommitActions]) -> dict[str, str]:
+    """How far streams have written with these commits."""
+    txns = [txn for each in group for txn in each.txns if not txn.app_id.startswith(APP_ID_PREFIX)]
+    reached = {txn.app_id: txn.version for txn in txns}
+    return {STREAMS_KEY: json.dumps(dict(sorted(reached.items())))} if reached else {}
+
+
+def _operation(group: Sequence[CommitActions], steps: Sequence[_Step]) -> str:
     flags = [
         column
+        for actions in group
         for batch in (actions.adds, actions.removes)
         if batch.num_rows
         for column in batch.column("data_change").to_pylist()
     ]
     return delta_to_iceberg_operation(
-        operation=_name(actions.commit_info),
-        added=len(step.new),
-        removed=len(step.removed),
-        removed_rows=bool(step.vectors) or _adds_vectors(actions, step),
+        operation=_name(group[0].commit_info) if len(group) == 1 else None,
+        added=sum(len(step.new) for step in steps),
+        removed=sum(len(step.removed) for step in steps),
+        removed_rows=any(
+            step.vectors or _adds_vectors(actions, step) for actions, step in zip(group, steps, strict=True)
+        ),
         data_change=any(flag is not False for flag in flags),
     )
 

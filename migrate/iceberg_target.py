@@ -113,7 +113,7 @@ def design_iceberg(
     if options.format_version is None and wanted < _NEWEST and survey.totals.promoted_files:
         wanted, why = _NEWEST, "files of a date that was widened to a timestamp"
     version = _version(wanted, why, vectors, deleted_rows, options, findings)
-    translations = tuple(_translated(schema, ids, version) for schema in schemas)
+    translations = tuple(translated(schema, ids, version) for schema in schemas)
     findings.extend(finding for translation in translations for finding in dict.fromkeys(translation.findings))
     partition_columns = source.snapshot.metadata.partition_columns
     merged = schemas[-1] if eras is None else eras.merged
@@ -134,7 +134,7 @@ def design_iceberg(
         fresh_rows=frozenset(survey.fresh_rows) if carries else frozenset(),
         lineage=lineage,
         carries_lineage=carries,
-        properties={**_properties(source, findings), MAPPING_KEY: _carried_mapping(source, schemas[-1], ids)},
+        properties={**properties_of(source, findings), MAPPING_KEY: _carried_mapping(source, schemas[-1], ids)},
         totals=survey.totals,
         vectors=vectors,
         deleted_rows=deleted_rows,
@@ -253,7 +253,8 @@ def _version(
     return version
 
 
-def _translated(schema: StructType, ids: Mapping[Path, int], version: int) -> IcebergSchemaTranslation:
+def translated(schema: StructType, ids: Mapping[Path, int], version: int) -> IcebergSchemaTranslation:
+    """The schema; one that contradicts itself is translated under other ids, with a finding that refuses it."""
     try:
         return delta_to_iceberg_schema(schema, ids, format_version=version)
     except InvalidIcebergRequest as error:
@@ -313,7 +314,8 @@ def _carried_mapping(source: DeltaSource, schema: StructType, ids: Mapping[Path,
     return CarriedMapping(mode=mode, partition_names={ids[(name,)]: name for name in names}).to_text()
 
 
-def _properties(source: DeltaSource, findings: list[Finding]) -> dict[str, str]:
+def properties_of(source: DeltaSource, findings: list[Finding]) -> dict[str, str]:
+    """What the target's properties take over; ``findings`` is added to."""
     metadata = source.snapshot.metadata
     carried = delta_to_iceberg_properties(metadata.configuration)
     findings.extend(carried.findings)

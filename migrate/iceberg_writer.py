@@ -19,7 +19,7 @@ from deltaberg.migrate.iceberg_deletes import PositionDeleteFiles, PuffinVectors
 from deltaberg.migrate.iceberg_entries import DeleteSink, IcebergEntries
 from deltaberg.migrate.iceberg_target import IcebergDesign
 from deltaberg.migrate.locations import join
-from deltaberg.migrate.position import OPTIONS_KEY, PLAN_KEY, POSITION_KEY, SOURCE_VERSION_KEY, Position
+from deltaberg.migrate.position import LINEAGE_KEY, OPTIONS_KEY, PLAN_KEY, POSITION_KEY, SOURCE_VERSION_KEY, Position
 from deltaberg.migrate.rewrite import DeltaRewriter, InThisProcess, RewriteRunner
 from deltaberg.migrate.run_document import RunId
 from deltaberg.migrate.source import DeltaSource
@@ -96,9 +96,14 @@ class IcebergWriter:
             timestamp_ms=self.source.snapshot.timestamp_ms,
             sequence_number=self.sequence_number(version, design.totals.highest_commit_version),
             first_row_id=design.lineage.next_row_id if design.carries_lineage else None,
-            summary={SOURCE_VERSION_KEY: str(version), POSITION_KEY: self.position.to_text()},
+            summary=self.summary(version),
             merge_manifests=merge_manifests,
         )
+
+    def summary(self, version: int) -> dict[str, str]:
+        """What the snapshot that stands for a version says about its source: the watermark is committed with the files."""
+        carried = {LINEAGE_KEY: "carried"} if self.design.carries_lineage else {}
+        return {SOURCE_VERSION_KEY: str(version), POSITION_KEY: self.position.at(version).to_text(), **carried}
 
     def sequence_number(self, version: int, highest: int) -> int | None:
         """Of the snapshot that stands for a version: the version and 1, or ``highest`` of its files' row commit versions

@@ -25,6 +25,11 @@ PLAN_KEY: Final = "deltaberg.plan"
 SOURCE_VERSION_KEY: Final = "deltaberg.source.version"
 """In a snapshot's summary or a commit's info: the source version that this one commit stands for."""
 
+LINEAGE_KEY: Final = "deltaberg.source.row-ids"
+"""In a snapshot's summary: ``carried`` where its files have the source's row ids."""
+STREAMS_KEY: Final = "deltaberg.delta.transactions"
+"""In a snapshot's summary: how far streams had written to the source with that commit."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Position:

@@ -65,6 +65,18 @@ class SnapshotLine:
         return 0
 
 
+def line_of(snapshots: Sequence[Snapshot], schemas: Sequence[Schema]) -> SnapshotLine:
+    """Snapshots that come to a target that exists. schemas: the target's own, then one for each commit to come; ``cut`` says
+    why one set of files cannot follow them."""
+    first = _first_that_follows(schemas)
+    line = _line(snapshots, schemas, None)
+    if not first:
+        return line
+    return replace(
+        line, cut=f"a column is dropped that has a default, or changes its kind, with schema {schemas[first].schema_id}"
+    )
+
+
 def snapshot_line(source: IcebergSource, *, whole: bool) -> SnapshotLine:
     """The line of the source's snapshot; ``whole`` False: that snapshot alone. Raises CorruptMetadata for a circle."""
     metadata, snapshot = source.table.metadata, source.snapshot

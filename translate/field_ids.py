@@ -15,6 +15,8 @@ from typing import Final, TypeAlias
 
 from deltaberg.delta import types as delta
 from deltaberg.delta.column_mapping import COLUMN_ID, NESTED_IDS, PHYSICAL_NAME, ColumnMapping, MappingMode
+from deltaberg.iceberg import types as iceberg
+from deltaberg.iceberg.schema import Schema
 
 Path: TypeAlias = tuple[str, ...]
 
@@ -68,6 +70,37 @@ def assigned_ids(schema: delta.StructType, *, known: Mapping[Path, int], first_f
             field_id, free = free, free + 1
         result[path] = field_id
     return result
+
+
+def paired_ids(schema: delta.StructType, translated: Schema) -> dict[Path, int]:
+    """The ids that a Delta schema's fields have in the Iceberg schema that was made of it, by their names there.
+
+    Fields that the Iceberg schema leaves out have none.
+    """
+    found: dict[Path, int] = {}
+    _pair(schema, iceberg.StructType(fields=translated.fields), (), found)
+    return found
+
+
+def _pair(kind: delta.DeltaType, other: iceberg.Type, path: Path, found: dict[Path, int]) -> None:
+    match kind, other:
+        case delta.StructType(fields=fields), iceberg.StructType(fields=others):
+            by_name = {each.name: each for each in others}
+            for field in fields:
+                twin = by_name.get(field.name)
+                if twin is not None:
+                    here = (*path, physical_name(field))
+                    found[here] = twin.field_id
+                    _pair(field.type, twin.type, here, found)
+        case delta.ArrayType(element_type=element), iceberg.ListType(element=twin):
+            found[(*path, "element")] = twin.field_id
+            _pair(element, twin.type, (*path, "element"), found)
+        case delta.MapType(key_type=key, value_type=value), iceberg.MapType(key=first, value=second):
+            found[(*path, "key")], found[(*path, "value")] = first.field_id, second.field_id
+            _pair(key, first.type, (*path, "key"), found)
+            _pair(value, second.type, (*path, "value"), found)
+        case _:
+            pass
 
 
 def _without_mapping(kind: delta.DeltaType) -> delta.DeltaType:

@@ -1,0 +1,308 @@
+"""Bring a target up to date with its source: what the source has committed since, and nothing else, becomes commits.
+
+The watermark says how far the target has come. It is committed with the files that it describes: in the summary of the
+newest snapshot of an Iceberg target, in the ``txn`` action of a Delta target. It never is a time.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Final
+
+from deltaberg.delta.errors import VersionNotFound
+from deltaberg.delta.table import DeltaTable
+from deltaberg.errors import CommitStateUnknown, Conflict
+from deltaberg.iceberg.table import Table
+from deltaberg.migrate.convert import ConvertResult, convert
+from deltaberg.migrate.delta_sync import DeltaSync
+from deltaberg.migrate.delta_sync import design_increment as to_delta
+from deltaberg.migrate.delta_writer import DeltaWriter, WrittenDelta
+from deltaberg.migrate.engine import Progress
+from deltaberg.migrate.held_position import HeldPosition, held_position
+from deltaberg.migrate.iceberg_sync import design_increment as to_iceberg
+from deltaberg.migrate.iceberg_sync import write_increment
+from deltaberg.migrate.iceberg_writer import IcebergWriter, WrittenIceberg
+from deltaberg.migrate.plan import check_request, describe_source
+from deltaberg.migrate.plan_document import Plan, items_of
+from deltaberg.migrate.position import Position, position_of
+from deltaberg.migrate.recording_storage import RecordingStorage
+from deltaberg.migrate.refusal import STOPS_AT_SOURCE, Refused, refused_by_source
+from deltaberg.migrate.source import DeltaSource, IcebergSource, Source, TableFormat
+from deltaberg.migrate.target_root import target_root
+from deltaberg.translate.findings import Finding
+from deltaberg.translate.options import ConvertOptions
+
+ATTEMPTS: Final = 5
+"""How often a sync that another one overtook goes on from where that one got to."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SyncResult:
+    """What a sync did.
+
+    created: the target was not there before, and ``conversion`` says how it was made. position: the source's version or
+    snapshot id that the target holds now; before: the one that it held. commits: ``(source version or snapshot id, target
+    version or snapshot id)``, oldest first; empty where there was nothing to do.
+    """
+
+    target: str
+    target_metadata: str
+    created: bool
+    before: int | None
+    position: int | None
+    commits: tuple[tuple[int, int], ...]
+    files: int
+    rows: int
+    rewritten_files: int
+    plan: Plan
+    conversion: ConvertResult | None = None
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "target": self.target,
+            "target_metadata": self.target_metadata,
+            "created": self.created,
+            "before": self.before,
+            "position": self.position,
+            "commits": [{"source": source, "target": target} for source, target in self.commits],
+            "files": self.files,
+            "rows": self.rows,
+            "rewritten_files": self.rewritten_files,
+            "plan": self.plan.to_json(),
+        }
+
+
+def sync(
+    source: Source,
+    *,
+    to: TableFormat | str,
+    target: str | None = None,
+    options: ConvertOptions | None = None,
+    squash: bool = False,
+    clock_ms: int | None = None,
+    progress: Progress | None = None,
+) -> SyncResult:
+    """Commit to the target what the source has committed since the target's watermark; create the target if there is none.
+
+    squash: one target commit for all source commits. options: of the conversion that created the target; None: as it was
+    created.
+
+    Raises Refused where a change cannot be carried, before anything is written; Conflict where the target or the source is
+    not what the watermark says (exit 5). Leaves the target as it was when it fails.
+    """
+    job = _Sync(
+        source=source,
+        to=TableFormat(to),
+        root=target_root(source, target),
+        options=options,
+        squash=squash,
+        clock_ms=time.time_ns() // 1_000_000 if clock_ms is None else clock_ms,
+        progress=progress,
+    )
+    for _ in range(ATTEMPTS):
+        try:
+            return job.run()
+        except Conflict:
+            # Another sync of the same source may have been faster: then there is less to do, or nothing.
+            if not job.was_overtaken():
+                raise
+    return job.run()
+
+
+@dataclass(slots=True, kw_only=True)
+class _Sync:
+    source: Source
+    to: TableFormat
+    root: str
+    options: ConvertOptions | None
+    squash: bool
+    clock_ms: int
+    progress: Progress | None
+    _before: Position | None = None
+
+    def run(self) -> SyncResult:
+        check_request(self.source, self.to, self.options or ConvertOptions())
+        position = position_of(self.source)
+        held = held_position(self.source.storage, self.root, self.to)
+        if held is None:
+            return self._create()
+        options = self._options(held)
+        self._before = before = self._watermark(held, position)
+        if before == position and self.to is TableFormat.ICEBERG:
+            return self._result(held.metadata_location, before, position)
+        storage = RecordingStorage(self.source.storage)
+        try:
+            return self._go_on(held, before, position, options, storage)
+        except CommitStateUnknown:
+            raise
+        except STOPS_AT_SOURCE as error:
+            storage.discard()
+            if isinstance(error, Refused):
+                raise
+            made = refused_by_source(error, source=describe_source(self.source), to=self.to.value)
+            raise Refused(made, cause=error) from error
+        except BaseException:
+            storage.discard()
+            raise
+
+    def was_overtaken(self) -> bool:
+        """Whether the target has moved on to a later state of the same source, and nobody else has committed to it."""
+        held = held_position(self.source.storage, self.root, self.to)
+        if held is None or held.position is None or self._before is None or not held.untouched:
+            return False
+        return held.position != self._before and held.position.app_id == self._before.app_id
+
+    def _create(self) -> SyncResult:
+        made = convert(
+            self.source,
+            to=self.to,
+            target=self.root,
+            options=self.options,
+            clock_ms=self.clock_ms,
+            progress=self.progress,
+        )
+        return SyncResult(
+            target=made.target,
+            target_metadata=made.target_metadata,
+            created=True,
+            before=None,
+            position=position_of(self.source).version,
+            commits=made.commits,
+            files=made.files,
+            rows=made.rows,
+            rewritten_files=made.rewritten_files,
+            plan=made.plan,
+            conversion=made,
+        )
+
+    def _options(self, held: HeldPosition) -> ConvertOptions:
+        """Those that the target was made with. Raises Conflict where others are asked for."""
+        made = ConvertOptions(**json.loads(held.options_text))
+        return made if self.options is None else replace(self.options, history=made.history)
+
+    def _watermark(self, held: HeldPosition, position: Position) -> Position:
+        """How far the target has come. Raises Conflict where that is not a state that the source came from."""
+        before = held.position
+        if before is None:
+            raise self._drift("it holds a table that deltaberg did not write")
+        if before.app_id != position.app_id:
+            raise self._drift(
+                f"it holds {before.describe()} (expected {position.describe()}): the source was recreated"
+            )
+        if not held.untouched and not held.only_notes:
+            raise self._drift(f"somebody else has committed to it since {before.describe()}")
+        if self.to is TableFormat.ICEBERG and (before.version or 0) > (position.version or 0):
+            raise self._drift(
+                f"it holds {before.describe()}, and the source ends at version {position.version}: it was rolled back"
+            )
+        return before
+
+    def _drift(self, reason: str) -> Conflict:
+        return Conflict(f"Cannot go on with {self.root}: {reason}; choose another --target", path=self.root)
+
+    def _go_on(
+        self,
+        held: HeldPosition,
+        before: Position,
+        position: Position,
+        options: ConvertOptions,
+        storage: RecordingStorage,
+    ) -> SyncResult:
+        findings: Sequence[Finding]
+        write: Callable[[], WrittenIceberg | WrittenDelta | None]
+        if isinstance(self.source, DeltaSource):
+            findings, write = self._to_iceberg(self.source, held, before, position, options, storage)
+        else:
+            findings, write = self._to_delta(self.source, held, before, position, options, storage)
+        made = self._plan(findings, options)
+        if made.refused:
+            raise Refused(made)
+        done = write()
+        if done is None:
+            return self._result(held.metadata_location, before, position)
+        return replace(
+            self._result(done.location, before, position),
+            commits=done.commits,
+            files=done.files,
+            rows=done.rows,
+            rewritten_files=done.rewritten_files,
+            plan=made,
+        )
+
+    def _to_iceberg(
+        self,
+        source: DeltaSource,
+        held: HeldPosition,
+        before: Position,
+        position: Position,
+        options: ConvertOptions,
+        storage: RecordingStorage,
+    ) -> tuple[Sequence[Finding], Callable[[], WrittenIceberg | None]]:
+        assert before.version is not None
+        try:
+            base = replace(source, snapshot=source.table.snapshot(version=before.version))
+            increment = to_iceberg(source, base, Table.open(self.root, storage), options)
+        except VersionNotFound as error:
+            raise self._drift(f"the source's log no longer holds what came after {before.describe()}") from error
+        writer = IcebergWriter(
+            source=source,
+            design=increment.design,
+            root=self.root,
+            storage=storage,
+            position=position,
+            options_text=held.options_text,
+            partition_timezone=options.partition_timezone,
+            clock_ms=self.clock_ms,
+        )
+        return increment.design.findings, lambda: write_increment(increment, writer, squash=self.squash)
+
+    def _to_delta(
+        self,
+        source: IcebergSource,
+        held: HeldPosition,
+        before: Position,
+        position: Position,
+        options: ConvertOptions,
+        storage: RecordingStorage,
+    ) -> tuple[Sequence[Finding], Callable[[], WrittenDelta | None]]:
+        target = DeltaTable.open(self.root, storage).snapshot()
+        increment = to_delta(source, target, before, options, self.root, squash=self.squash)
+        writer = DeltaWriter(
+            source=source,
+            design=increment.design,
+            root=self.root,
+            storage=storage,
+            position=position,
+            options_text=held.options_text,
+            clock_ms=self.clock_ms,
+            plan_name=held.plan_name,
+            on_commit=storage.keep,
+        )
+        return (
+            increment.design.findings,
+            lambda: None if increment.is_empty else DeltaSync(writer=writer, increment=increment).write(),
+        )
+
+    def _plan(self, findings: Sequence[Finding] = (), options: ConvertOptions | None = None) -> Plan:
+        return Plan(
+            source=describe_source(self.source),
+            target={"format": self.to.value, "location": self.root},
+            items=items_of(findings, strict=options is not None and options.strict),
+        )
+
+    def _result(self, location: str, before: Position, position: Position) -> SyncResult:
+        return SyncResult(
+            target=self.root,
+            target_metadata=location,
+            created=False,
+            before=before.version,
+            position=position.version,
+            commits=(),
+            files=0,
+            rows=0,
+            rewritten_files=0,
+            plan=self._plan(),
+        )
