@@ -13,11 +13,12 @@ import pytest
 ROOT = Path(__file__).resolve().parent.parent
 
 # A layer and what of deltaberg it may import (besides itself). Everything not named here is the public layer, which may import all.
-FOUNDATION = {"errors", "moment", "storage", "bitmap", "datafile", "__version__"}
+FOUNDATION = {"errors", "moment", "keywords", "storage", "bitmap", "datafile", "__version__"}
 MAY_IMPORT = {
     "errors": set(),
     "moment": {"errors"},
-    "storage": {"errors"},
+    "keywords": {"errors"},
+    "storage": {"errors", "keywords"},
     "bitmap": {"errors"},
     "datafile": {"errors", "storage", "bitmap"},
     "iceberg": FOUNDATION,

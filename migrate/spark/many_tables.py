@@ -7,14 +7,16 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from typing import TYPE_CHECKING, Any, Final, Literal
 
 from deltaberg.errors import Conflict, DeltabergError, Unsupported, UsageError, VerificationFailed, error_context
+from deltaberg.keywords import check_keywords
 from deltaberg.migrate.convert import ConvertResult, convert
 from deltaberg.migrate.plan_document import Plan
 from deltaberg.migrate.refusal import Refused, refusing_unopened
 from deltaberg.migrate.source import Source, TableFormat, open_source
+from deltaberg.migrate.spark.request_types import REQUEST_TYPES
 from deltaberg.migrate.spark.session import spark_session
 from deltaberg.migrate.spark.shipping import ship_package
 from deltaberg.migrate.spark.verify_rows import spark_rows_check
@@ -64,6 +66,12 @@ class TableRequest:
     as_of_ms: int | None = None
     relocate: Mapping[str, str] = field(default_factory=dict)
     storage_options: Mapping[str, str] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        check_keywords(
+            "Cannot take on a table", {each.name: getattr(self, each.name) for each in fields(self)}, REQUEST_TYPES
+        )
+        object.__setattr__(self, "to", TableFormat(self.to))
 
     @property
     def target_place(self) -> str:
