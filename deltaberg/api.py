@@ -131,13 +131,13 @@ def plan(
     """
     _check("plan", keywords, _CONVERSION, to=to, target=target, options=options)
     where, choices = _parted(keywords, options)
-    location = _location(source)
+    location, place = _location(source), None if target is None else _location(target)
     with error_context(table=location):
         try:
-            opened = _source(location, where, to)
+            opened = _source(location, where, to, place)
         except Refused as refused:
             return refused.plan
-        return make_plan(opened, to=to, target=None if target is None else _location(target), options=choices)
+        return make_plan(opened, to=to, target=place, options=choices)
 
 
 def convert(
@@ -160,12 +160,12 @@ def convert(
         "convert", keywords, _CONVERSION, to=to, target=target, options=options, clock_ms=clock_ms, progress=progress
     )
     where, choices = _parted(keywords, options)
-    location = _location(source)
+    location, place = _location(source), None if target is None else _location(target)
     with error_context(table=location):
         return run_conversion(
-            _source(location, where, to),
+            _source(location, where, to, place),
             to=to,
-            target=None if target is None else _location(target),
+            target=place,
             options=choices,
             clock_ms=clock_ms,
             progress=progress,
@@ -239,11 +239,11 @@ def _location(table: TablePath) -> str:
     return absolute_location(text)
 
 
-def _source(location: str, where: Where, to: FormatName) -> Source:
+def _source(location: str, where: Where, to: FormatName, target: str | None) -> Source:
     """The table to convert. Raises Refused, with the plan that says why, where it cannot be opened."""
     # What a person typed is theirs to correct, not the table's.
     canonical_location(location)
-    with refusing_unopened(location, to=to):
+    with refusing_unopened(location, to=to, target=target):
         return _open(location, where, convert_to=to)
 
 

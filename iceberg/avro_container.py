@@ -8,6 +8,7 @@ from typing import Final, NamedTuple
 
 from deltaberg.iceberg.avro_codec import CODECS, compress, decompressor, unknown_codec
 from deltaberg.iceberg.errors import CorruptMetadata
+from deltaberg.iceberg.unpacked_size import AVRO_FILE
 
 MAGIC: Final = b"Obj\x01"
 SYNC_SIZE: Final = 16
@@ -77,12 +78,13 @@ def read_header(data: bytes | memoryview) -> AvroHeader:
     return AvroHeader(metadata=metadata, codec=codec, sync=bytes(view[at : at + SYNC_SIZE]), size=at + SYNC_SIZE)
 
 
-def read_blocks(data: bytes | memoryview, header: AvroHeader) -> Iterator[AvroBlock]:
-    """The blocks in file order, decompressed one at a time."""
+def read_blocks(data: bytes | memoryview, header: AvroHeader, *, piece: bool = False) -> Iterator[AvroBlock]:
+    """The blocks in file order, decompressed one at a time. piece: of a file of any unpacked size that is read piece by piece."""
     data = bytes(data)
     view = memoryview(data)
     unpack, sync, total = decompressor(header.codec), header.sync, len(data)
     at = header.size
+    unpacked, allowed = 0, AVRO_FILE.of(total)
     # Some writers put every object into a block of its own, so this loop is kept short.
     while at < total:
         start = at
@@ -106,7 +108,11 @@ def read_blocks(data: bytes | memoryview, header: AvroHeader) -> Iterator[AvroBl
                 f"Cannot read Avro block at byte {start}: its sync marker differs from the header's",
                 field=f"byte {end}",
             )
-        yield AvroBlock(start, count, unpack(view[at:end]))
+        block = unpack(view[at:end])
+        unpacked += len(block)
+        if unpacked > allowed and not piece:
+            raise AVRO_FILE.exceeded("Cannot decompress Avro file", total)
+        yield AvroBlock(start, count, block)
         at = end + SYNC_SIZE
 
 

@@ -7,7 +7,7 @@ import time
 import uuid
 from collections.abc import Callable
 from contextlib import nullcontext
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -18,19 +18,20 @@ from deltaberg.migrate.delta_replay import DeltaReplay
 from deltaberg.migrate.delta_target import DeltaDesign
 from deltaberg.migrate.delta_writer import DeltaWriter, WrittenDelta
 from deltaberg.migrate.engine import Engine, PartsOfSource, Progress, engine_of
-from deltaberg.migrate.held_position import HeldPosition, held_position
+from deltaberg.migrate.held_position import HeldPosition
 from deltaberg.migrate.iceberg_replay import IcebergReplay
 from deltaberg.migrate.iceberg_target import IcebergDesign
 from deltaberg.migrate.iceberg_writer import IcebergWriter, WrittenIceberg
-from deltaberg.migrate.leftovers import delete_leftovers, find_leftovers
+from deltaberg.migrate.leftovers import delete_leftovers
 from deltaberg.migrate.locations import join
-from deltaberg.migrate.plan import PreparedPlan, check_request, describe_source, prepare
+from deltaberg.migrate.plan import PreparedPlan, check_request, describe_source, nothing_to_do, prepare
 from deltaberg.migrate.plan_document import Plan, PlanItem, items_of
 from deltaberg.migrate.position import Position, position_of
 from deltaberg.migrate.recording_storage import RecordingStorage
 from deltaberg.migrate.refusal import STOPS_AT_SOURCE, Refused, refused_by_source
 from deltaberg.migrate.source import DeltaSource, IcebergSource, Source, TableFormat
 from deltaberg.migrate.target_root import target_root
+from deltaberg.migrate.target_state import Begun, options_text, plan_prefix, target_state
 from deltaberg.migrate.unfinished_creation import clear_unfinished
 from deltaberg.translate import codes
 from deltaberg.translate.findings import Finding
@@ -110,15 +111,6 @@ def convert(
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Begun:
-    """A replay that was interrupted: the snapshot and schema it got to, and its plan document."""
-
-    snapshot_id: int
-    schema_id: int | None
-    plan_name: str
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class _Job:
     source: Source
     to: TableFormat
@@ -133,14 +125,13 @@ class _Job:
         check_request(self.source, self.to, self.options)
         position = position_of(self.source)
         if self.to is TableFormat.DELTA:
-            clear_unfinished(self.source.storage, self.root, position, self._options_text())
-        held = held_position(self.source.storage, self.root, self.to)
-        begun = None if held is None else self._interrupted(held, position)
-        if held is not None and begun is None:
-            return self._already_there(held, position)
+            clear_unfinished(self.source.storage, self.root, position, options_text(self.options))
+        state = target_state(self.source, self.to, self.root, self.options)
+        begun = state.begun
+        if state.held is not None and begun is None:
+            return self._already_there(state.held)
         engine = engine_of(self.options.engine, self.session)
         storage = RecordingStorage(self.source.storage)
-        leftovers = () if held is not None else find_leftovers(storage, self.root, self.to)
         try:
             with engine.parts_of(
                 self.source, self.options, target=(storage, self.root), progress=self.progress
@@ -160,36 +151,17 @@ class _Job:
             raise
         except STOPS_AT_SOURCE as error:
             _take_back(storage, begun)
-            made = refused_by_source(error, source=describe_source(self.source), to=self.to.value)
+            made = refused_by_source(error, source=describe_source(self.source), to=self.to.value, location=self.root)
             raise Refused(made, cause=error) from error
         except BaseException:
             _take_back(storage, begun)
             raise
-        delete_leftovers(storage, leftovers)
+        delete_leftovers(storage, state.leftovers)
         return result
 
-    def _interrupted(self, held: HeldPosition, position: Position) -> _Begun | None:
-        """How far a replay of this very position got before it was killed; None where none was."""
-        if self.options.history != "all" or self.to is not TableFormat.DELTA or held.position is None:
-            return None
-        if held.position.version is None or held.plan_name is None:
-            return None
-        if replace(held.position, version=position.version, schema_id=position.schema_id) != position:
-            return None
-        if held.position == position or not held.untouched or held.options_text != self._options_text():
-            return None
-        if not held.plan_name.startswith(_plan_prefix(position)):
-            return None
-        known = self.source.storage.exists(join(self.root, held.plan_name))
-        if not known:
-            return None
-        return _Begun(snapshot_id=held.position.version, schema_id=held.position.schema_id, plan_name=held.plan_name)
-
-    def _already_there(self, held: HeldPosition, position: Position) -> ConvertResult:
-        held.require(position, options_text=self._options_text(), root=self.root)
-        made = Plan(source=describe_source(self.source), target={"format": self.to.value, "location": self.root})
+    def _already_there(self, held: HeldPosition) -> ConvertResult:
         return ConvertResult(
-            plan=made,
+            plan=nothing_to_do(self.source, self.to, self.root),
             target=self.root,
             target_metadata=held.metadata_location,
             already_current=True,
@@ -204,14 +176,15 @@ class _Job:
         prepared: PreparedPlan,
         position: Position,
         storage: RecordingStorage,
-        begun: _Begun | None,
+        begun: Begun | None,
         engine: Engine,
         parts: PartsOfSource | None,
     ) -> ConvertResult:
-        made = replace(prepared.plan, target={**prepared.plan.target, "location": self.root})
+        state = "new" if begun is None else "begun"
+        made = replace(prepared.plan, target={**prepared.plan.target, "location": self.root, "state": state})
         self.progress("write", 0, made.files)
         if begun is None:
-            plan_name = f"{_plan_prefix(position)}{self.new_id()}.json"
+            plan_name = f"{plan_prefix(position)}{self.new_id()}.json"
             document = json.dumps(made.to_json(), indent=1, ensure_ascii=False)
             storage.put(join(self.root, plan_name), document.encode())
             done = self._write_table(prepared.design, position, storage, plan_name, None, engine, parts)
@@ -252,7 +225,7 @@ class _Job:
                 root=self.root,
                 storage=storage,
                 position=position,
-                options_text=self._options_text(),
+                options_text=options_text(self.options),
                 clock_ms=self.clock_ms,
                 plan_name=plan_name,
                 runner=runner,
@@ -270,7 +243,7 @@ class _Job:
             root=self.root,
             storage=storage,
             position=position,
-            options_text=self._options_text(),
+            options_text=options_text(self.options),
             partition_timezone=self.options.partition_timezone,
             clock_ms=self.clock_ms,
             plan_name=plan_name,
@@ -281,27 +254,12 @@ class _Job:
             return parts.write_iceberg(writer)
         return writer.write() if design.eras is None else IcebergReplay(writer).write()
 
-    def _options_text(self) -> str:
-        """The choices that differ from the defaults, as they are kept with the target; who did the work is none."""
-        usual = ConvertOptions()
-        chosen = {
-            each.name: getattr(self.options, each.name)
-            for each in fields(ConvertOptions)
-            if each.name != "engine" and getattr(self.options, each.name) != getattr(usual, each.name)
-        }
-        return json.dumps(chosen, sort_keys=True, default=dict)
 
-
-def _take_back(storage: RecordingStorage, begun: _Begun | None) -> None:
+def _take_back(storage: RecordingStorage, begun: Begun | None) -> None:
     """Delete what was written, unless a version stands: others may have built on it, or go on with the same replay and
     with files of the same names. The next run goes on, too."""
     if begun is None and not storage.has_kept:
         storage.discard()
-
-
-def _plan_prefix(position: Position) -> str:
-    """What the names of plan documents begin with, relative to the target; the rest is each conversion's own."""
-    return f"{HIDDEN_FOLDER}/plan-{0 if position.version is None else position.version}-"
 
 
 def _warnings(done: WrittenDelta | WrittenIceberg) -> tuple[PlanItem, ...]:

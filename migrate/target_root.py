@@ -5,11 +5,20 @@ from __future__ import annotations
 from typing import Final
 
 from deltaberg.errors import UsageError
+from deltaberg.iceberg.metadata_location import METADATA_FOLDER, is_metadata_file
 from deltaberg.migrate.locations import real_location
-from deltaberg.migrate.source import IcebergSource, Source
+from deltaberg.migrate.source import IcebergSource, Source, TableFormat
 
 ICEBERG_FOLDER: Final = "_iceberg"
 """Where the Iceberg table of a Delta table goes: VACUUM does not enter it."""
+
+
+def usual_root(location: str, to: TableFormat) -> str:
+    """Where the target of a table goes as far as the table's location tells: an Iceberg table may say that it is elsewhere."""
+    folder = location.rstrip("/")
+    if to is TableFormat.ICEBERG:
+        return f"{folder}/{ICEBERG_FOLDER}"
+    return folder.rpartition("/")[0].removesuffix(f"/{METADATA_FOLDER}") if is_metadata_file(folder) else folder
 
 
 def target_root(source: Source, target: str | None) -> str:

@@ -21,7 +21,7 @@ from deltaberg.migrate.spark.session import spark_session
 from deltaberg.migrate.spark.shipping import ship_package
 from deltaberg.migrate.spark.verify_rows import spark_rows_check
 from deltaberg.migrate.spark.work import SparkWork, cancel_jobs
-from deltaberg.migrate.target_root import ICEBERG_FOLDER, target_root
+from deltaberg.migrate.target_root import target_root, usual_root
 from deltaberg.migrate.verify import VerifyReport, verify
 from deltaberg.storage import Storage, canonical_location, open_storage
 from deltaberg.translate.options import ConvertOptions
@@ -76,14 +76,14 @@ class TableRequest:
     @property
     def target_place(self) -> str:
         """Where the target goes, as far as the request tells."""
-        usual = f"{self.source.rstrip('/')}/{ICEBERG_FOLDER}" if self.to is TableFormat.ICEBERG else self.source
-        return open_storage(relocate=self.relocate).resolve(self.target or usual).rstrip("/")
+        place = self.target or usual_root(self.source, self.to)
+        return open_storage(relocate=self.relocate).resolve(place).rstrip("/")
 
     def open_source(self) -> Source:
         """Raises Refused, with a plan, for a source that cannot be opened, as ``deltaberg.convert`` does; else like
         ``open_source``."""
         canonical_location(self.source)
-        with refusing_unopened(self.source, to=self.to.value):
+        with refusing_unopened(self.source, to=self.to.value, target=self.target):
             return open_source(
                 self.source,
                 self._storage(),
