@@ -5,7 +5,7 @@ from __future__ import annotations
 import io
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 import obstore
@@ -21,6 +21,7 @@ from obstore.store import HTTPStore, MemoryStore, from_url
 
 from deltaberg.storage.errors import AlreadyExists, NotFound, PermissionDenied, StorageError
 from deltaberg.storage.protocol import Chunk
+from deltaberg.storage.store_options import options_for, panics_told
 
 if TYPE_CHECKING:
     from obstore.store import ObjectStore
@@ -38,8 +39,8 @@ _LISTED_AT_ONCE = 50_000
 class RemoteObjects:
     """The operations of ``Storage`` on URLs. One store per bucket, container or host, made at first use.
 
-    ``options`` are obstore's configuration keys (``aws_region``, ``azure_storage_account_name`` ...); the environment
-    gives what they leave out.
+    ``options`` are obstore's configuration keys (``aws_region``, ``azure_storage_account_name``, ``allow_http`` ...); each
+    store takes those that it knows, and the environment gives what they leave out.
     """
 
     def __init__(self, options: Mapping[str, str]) -> None:
@@ -183,7 +184,7 @@ class RemoteObjects:
         if scheme == "memory":
             return MemoryStore()
         with _told("open", url):
-            return from_url(root, config=cast("Any", self._options or None))
+            return from_url(root, **options_for(root, self._options))
 
 
 def _root_and_key(url: str) -> tuple[str, str]:
@@ -276,7 +277,8 @@ def _milliseconds(moment: Any) -> int:
 def _told(verb: str, url: str) -> Iterator[None]:
     """Say in our own words what the store refused."""
     try:
-        yield
+        with panics_told(verb, url):
+            yield
     except FileNotFoundError as error:
         raise NotFound(f"Cannot {verb} {url}: no such file", path=url) from error
     except (AlreadyExistsError, PreconditionError) as error:
