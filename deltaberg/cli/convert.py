@@ -82,11 +82,10 @@ def convert(
 
 def warn(result: ConvertResult) -> None:
     """What went wrong after the commit, one line each on standard error."""
-    from deltaberg.cli.console import stderr
+    from deltaberg.cli.console import print_error
 
-    err = stderr()
     for item in result.warnings:
-        err.print(f"deltaberg: warning: {item.code}: {item.what}: {item.reason} {item.remedy}", soft_wrap=True)
+        print_error(f"warning: {item.code}: {item.what}: {item.reason} {item.remedy}")
 
 
 def show(result: ConvertResult) -> None:

@@ -12,6 +12,7 @@ import typer
 import typer.main
 
 from deltaberg import __version__
+from deltaberg.cli.console import print_error, print_json
 from deltaberg.cli.convert import convert
 from deltaberg.cli.history import history
 from deltaberg.cli.inspect import inspect
@@ -97,10 +98,8 @@ def run(arguments: Sequence[str], invocation: Invocation) -> int:
 def _failed(invocation: Invocation, text: str, error: BaseException, code: int) -> int:
     if invocation.verbose:
         traceback.print_exception(error, file=sys.stderr)
-    print(f"deltaberg: {text}", file=sys.stderr)
+    print_error(text)
     if invocation.json:
-        from deltaberg.cli.console import print_json
-
         known = {name: getattr(error, name, None) for name in ("table", "version", "path", "feature")}
         kind = type(error).__name__
         refused = {"plan": error.plan.to_json()} if code == Unsupported.exit_code and hasattr(error, "plan") else {}

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from typing import TYPE_CHECKING, Any
 
 import typer
@@ -57,7 +56,7 @@ def plan(
       deltaberg plan warehouse/flights --to iceberg --format-version 2
     """
     from deltaberg import api
-    from deltaberg.cli.console import print_json, stdout
+    from deltaberg.cli.console import print_error, print_json, stdout
 
     result = api.plan(
         source,
@@ -84,7 +83,7 @@ def plan(
     else:
         show(result, stdout())
     if result.refused:
-        print(f"deltaberg: {refusal(result)}", file=sys.stderr)
+        print_error(refusal(result))
         raise typer.Exit(Unsupported.exit_code)
 
 
