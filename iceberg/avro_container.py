@@ -8,7 +8,7 @@ from typing import Final, NamedTuple
 
 from deltaberg.iceberg.avro_codec import CODECS, compress, decompressor, unknown_codec
 from deltaberg.iceberg.errors import CorruptMetadata
-from deltaberg.iceberg.unpacked_size import AVRO_FILE
+from deltaberg.iceberg.unpacked_size import UnpackLimit
 
 MAGIC: Final = b"Obj\x01"
 SYNC_SIZE: Final = 16
@@ -78,13 +78,15 @@ def read_header(data: bytes | memoryview) -> AvroHeader:
     return AvroHeader(metadata=metadata, codec=codec, sync=bytes(view[at : at + SYNC_SIZE]), size=at + SYNC_SIZE)
 
 
-def read_blocks(data: bytes | memoryview, header: AvroHeader, *, piece: bool = False) -> Iterator[AvroBlock]:
-    """The blocks in file order, decompressed one at a time. piece: of a file of any unpacked size that is read piece by piece."""
+def read_blocks(
+    data: bytes | memoryview, header: AvroHeader, *, limit: UnpackLimit | None = None
+) -> Iterator[AvroBlock]:
+    """The blocks in file order, decompressed one at a time. limit: of all of them together."""
     data = bytes(data)
     view = memoryview(data)
     unpack, sync, total = decompressor(header.codec), header.sync, len(data)
     at = header.size
-    unpacked, allowed = 0, AVRO_FILE.of(total)
+    unpacked = 0
     # Some writers put every object into a block of its own, so this loop is kept short.
     while at < total:
         start = at
@@ -109,9 +111,9 @@ def read_blocks(data: bytes | memoryview, header: AvroHeader, *, piece: bool = F
                 field=f"byte {end}",
             )
         block = unpack(view[at:end])
-        unpacked += len(block)
-        if unpacked > allowed and not piece:
-            raise AVRO_FILE.exceeded("Cannot decompress Avro file", total)
+        if limit is not None:
+            unpacked += len(block)
+            limit.check("Cannot decompress Avro file", packed=total, unpacked=unpacked)
         yield AvroBlock(start, count, block)
         at = end + SYNC_SIZE
 

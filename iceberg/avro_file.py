@@ -71,7 +71,7 @@ class AvroFile:
         arrow = pa.schema([_arrow_field(nested) for nested in present])
         for blocks in self._block_groups():
             try:
-                for rows in read_avro(blocks, wanted, header=replace(header, size=0), piece=True):
+                for rows in read_avro(blocks, wanted, header=replace(header, size=0)):
                     yield _batch(rows, arrow)
             except CorruptMetadata as error:
                 raise self._corrupt(error) from error

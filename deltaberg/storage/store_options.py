@@ -95,7 +95,9 @@ def _client_name(name: str) -> str | None:
 
 @cache
 def _clouds_of(name: str) -> frozenset[str]:
-    """The clouds whose stores have an option of this name."""
+    """The clouds whose stores have an option of this name. Asking obstore takes as long as making a store."""
+    if name.lower() in _USUAL:
+        return frozenset(cloud for cloud in _CLOUDS if name.lower().startswith(cloud))
     return frozenset(cloud for cloud, url in _CLOUDS.items() if _knows(url, name))
 
 

@@ -9,7 +9,7 @@ import pytest
 import deltaberg
 from deltaberg.errors import UsageError
 from deltaberg.storage import StorageError, open_storage
-from deltaberg.storage.store_options import options_for, panics_told
+from deltaberg.storage.store_options import _CLOUDS, _USUAL, _knows, options_for, panics_told
 
 CREDENTIALS = {"aws_access_key_id": "a", "aws_secret_access_key": "b", "aws_region": "c"}
 
@@ -47,6 +47,11 @@ def test_options_of_the_client_are_told_from_those_of_the_store() -> None:
         "account_name": "n"
     }
     assert options_for("http://host", given) == {"config": None, "client_options": client}
+
+
+@pytest.mark.parametrize("name", sorted(_USUAL))
+def test_the_usual_names_are_those_of_the_store_library(name: str) -> None:
+    assert [cloud for cloud, url in _CLOUDS.items() if _knows(url, name)] == [f"{name.partition('_')[0]}_"]
 
 
 def test_plain_http_may_be_allowed() -> None:

@@ -23,7 +23,7 @@ from deltaberg.iceberg.errors import CorruptMetadata
 from deltaberg.iceberg.puffin_codec import compress as puffin_compress
 from deltaberg.iceberg.puffin_codec import decompress as puffin_decompress
 from deltaberg.iceberg.table_metadata_json import read_metadata
-from deltaberg.iceberg.unpacked_size import AVRO_BLOCK, ORC_TAIL, PUFFIN, RATIO
+from deltaberg.iceberg.unpacked_size import AVRO_BLOCK, MANIFEST_LIST, ORC_TAIL, PUFFIN, RATIO
 
 MIB = 1 << 20
 UNPACKED = 768 * MIB
@@ -152,13 +152,13 @@ def test_blocks_and_blobs_below_the_limits_are_read() -> None:
         puffin_decompress("zstd", puffin_compress("zstd", blob + b"\0"), "blob")
 
 
-def test_a_file_of_rows_may_unpack_to_any_size() -> None:
+def test_all_blocks_of_a_file_have_a_limit_only_where_they_are_held_together() -> None:
     block = bytes(pa.Codec("zstd").compress(bytes(15 * MIB), asbytes=True))
     header = encode_header({"avro.schema": b'"long"', "avro.codec": b"zstandard"}, SYNC)
     data = header + (encode_long(15 * MIB) + encode_long(len(block)) + block + SYNC) * 4
-    assert sum(each.objects for each in read_blocks(data, read_header(data), piece=True)) == 60 * MIB
-    with pytest.raises(CorruptMetadata, match="Cannot decompress Avro file"):
-        list(read_blocks(data, read_header(data)))
+    assert sum(each.objects for each in read_blocks(data, read_header(data))) == 60 * MIB
+    with pytest.raises(CorruptMetadata, match=r"Cannot decompress Avro file: [\d,]+ bytes would exceed"):
+        list(read_blocks(data, read_header(data), limit=MANIFEST_LIST))
 
 
 def test_the_metadata_of_an_orc_file() -> None:

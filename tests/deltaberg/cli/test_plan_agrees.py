@@ -174,3 +174,27 @@ def test_plan_ends_as_convert_does(
             assert planned.err == done.err
     # A claim is a thing of Delta targets; in the folder of an Iceberg table its file is in nobody's way.
     assert codes[0] == (0 if prepare is claimed_by_another and to == "iceberg" else expected)
+
+
+@pytest.mark.parametrize(
+    ("more", "code"),
+    [
+        (("--target", "{source}/visible"), {"delta": 2, "iceberg": 0}),
+        (("--version", "99"), {"delta": 2, "iceberg": 2}),
+        (("--snapshot-id", "99"), {"delta": 2, "iceberg": 2}),
+        (("--target-file-size", "1"), {"delta": 2, "iceberg": 2}),
+        (("--partition-timezone", "Mars/Olympus"), {"delta": 2, "iceberg": 2}),
+        (("--map", "uuid=string"), {"delta": 2, "iceberg": 0}),
+        (("--column-mapping", "none"), {"delta": 2, "iceberg": 0}),
+    ],
+    ids=lambda each: each[0] if isinstance(each, tuple) else "",
+)
+def test_requests_end_alike(
+    more: tuple[str, str], code: dict[str, int], source: tuple[Path, str], command: Command
+) -> None:
+    folder, to = source
+    arguments = (folder, "--to", to, more[0], more[1].format(source=folder))
+    planned, done = command("plan", *arguments), command("convert", *arguments)
+    assert planned.code == done.code
+    assert planned.code == code[other(to)], planned.err
+    assert planned.err == done.err
