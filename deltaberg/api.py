@@ -127,7 +127,8 @@ def plan(
 ) -> Plan:
     """What a conversion would share, translate, rewrite and refuse, and why. Writes nothing. Arguments: as ``convert``'s.
 
-    A source that is there but cannot be read (no table, corrupt, of an unknown feature) is a plan with one refusal.
+    A source that is there but cannot be read (no table, corrupt, of an unknown feature) is a plan with one refusal. Raises
+    Conflict where the target holds another table or was changed, as ``convert`` does.
     """
     _check("plan", keywords, _CONVERSION, to=to, target=target, options=options)
     where, choices = _parted(keywords, options)
