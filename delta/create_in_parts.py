@@ -376,21 +376,27 @@ def recover(storage: Storage, location: str, *, claim: str) -> None:
 
     Raises DeltaConflict where the log is claimed by another creation, which may still be at work.
     """
+    if not is_claimed(storage, location, claim=claim):
+        return
     log = log_folder(location.rstrip("/") or "/")
     place = f"{log}/{commit_name(0)}"
+    if storage.exists(f"{log}/{commit_name(FIRST_VERSION)}"):
+        storage.delete(place)
+    else:
+        _take_back(storage, log)
+
+
+def is_claimed(storage: Storage, location: str, *, claim: str) -> bool:
+    """Whether a creation under this claim is going on in a folder, or died there. Raises DeltaConflict for another's."""
     found = claim_of(storage, location)
-    if found is None:
-        return
-    if found != claim:
+    if found is not None and found != claim:
+        place = f"{log_folder(location.rstrip('/') or '/')}/{commit_name(0)}"
         raise DeltaConflict(
             f"Cannot create a table: {place} says that another conversion began one; if none is running any more, delete "
             "that file and try again",
             path=place,
         )
-    if storage.exists(f"{log}/{commit_name(FIRST_VERSION)}"):
-        storage.delete(place)
-    else:
-        _take_back(storage, log)
+    return found is not None
 
 
 def claim_of(storage: Storage, location: str) -> str | None:

@@ -2,16 +2,19 @@
 
 Every function takes a table as a folder, an Iceberg ``*.metadata.json`` or a URL, and these keywords (``Where``) to say
 which state of it is meant and where its files are. The result's ``to_json()`` is what ``--json`` prints.
+
+A keyword that a function does not know, or a value of another type than declared, is a UsageError: nothing is done then.
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
-from typing import TYPE_CHECKING, Literal, NoReturn, TypedDict
+from typing import TYPE_CHECKING, Any, Final, Literal, NoReturn, TypedDict, cast
 
-from deltaberg.errors import NotATable, error_context
+from deltaberg.errors import NotATable, UsageError, error_context
+from deltaberg.keywords import check_keywords
 from deltaberg.migrate.convert import ConvertResult
 from deltaberg.migrate.convert import convert as run_conversion
 from deltaberg.migrate.engine import Progress, rows_checker
@@ -29,14 +32,14 @@ from deltaberg.migrate.verify import verify as compare
 from deltaberg.moment import moment_ms
 from deltaberg.storage import absolute_location, canonical_location, open_storage
 from deltaberg.table_scan import TableScan, scan_source
-from deltaberg.translate.options import ConvertOptions
+from deltaberg.translate.options import ConvertOptions, Engine, OptionKeywords, chosen_options, option_types
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
 
 TablePath = str | os.PathLike[str]
 FormatName = Literal["iceberg", "delta"]
-Clock = Callable[[], int]
+RowsEngine = Literal["local", "spark"]
 
 
 class Where(TypedDict, total=False):
@@ -60,8 +63,41 @@ class Where(TypedDict, total=False):
     allow_locations: Sequence[str] | None
 
 
+class ConversionKeywords(Where, OptionKeywords, total=False):
+    """Where the source is, and the options of its conversion."""
+
+    engine: Engine
+
+
+_TYPES: Final[Mapping[str, Any]] = {
+    "to": FormatName,
+    "target": TablePath | None,
+    "options": ConvertOptions | None,
+    "columns": Iterable[str] | None,
+    "limit": int | None,
+    "clock_ms": int | None,
+    "progress": Progress | None,
+    "rows": bool,
+    "engine": RowsEngine,
+    "bounds": bool,
+    "version": int | None,
+    "snapshot_id": int | None,
+    "ref": str | None,
+    "as_of": str | datetime | None,
+    "relocate": Mapping[str, str] | None,
+    "format": FormatName | None,
+    "storage_options": Mapping[str, str] | None,
+    "allow_locations": Sequence[str] | None,
+    "clean": bool,
+    "dry_run": bool,
+}
+_WHERE: Final = {key: _TYPES[key] for key in Where.__annotations__}
+_CONVERSION: Final = {**_WHERE, **option_types()}
+
+
 def inspect(table: TablePath, **where: Unpack[Where]) -> Inspection:
     """Format, version, schema, partitioning, features, counts, deletes and size, from the metadata alone."""
+    _check("inspect", where)
     location = _location(table)
     with error_context(table=location):
         return inspect_table(_open(location, where))
@@ -74,6 +110,7 @@ def scan(
 
     Variant columns come as JSON text, geometry and geography as WKB, uuid as 16 bytes.
     """
+    _check("scan", where, columns=columns, limit=limit)
     location = _location(table)
     with error_context(table=location):
         return scan_source(_open(location, where), columns=columns, limit=limit)
@@ -81,6 +118,7 @@ def scan(
 
 def history(table: TablePath, **where: Unpack[Where]) -> HistoryReport:
     """The versions or snapshots, newest first, and what each was made from where deltaberg wrote the table."""
+    _check("history", where)
     location = _location(table)
     with error_context(table=location):
         return list_history(_open(location, where))
@@ -92,19 +130,22 @@ def plan(
     to: FormatName,
     target: TablePath | None = None,
     options: ConvertOptions | None = None,
-    **where: Unpack[Where],
+    **keywords: Unpack[ConversionKeywords],
 ) -> Plan:
-    """What a conversion would share, translate, rewrite and refuse, and why. Writes nothing. target: as ``convert`` has it.
+    """What a conversion would share, translate, rewrite and refuse, and why. Writes nothing. Arguments: as ``convert``'s.
 
-    A source that is there but cannot be read (no table, corrupt, of an unknown feature) is a plan with one refusal.
+    A source that is there but cannot be read (no table, corrupt, of an unknown feature) is a plan with one refusal. Raises
+    Conflict where the target holds another table or was changed, as ``convert`` does.
     """
-    location = _location(source)
+    _check("plan", keywords, _CONVERSION, to=to, target=target, options=options)
+    where, choices = _parted(keywords, options)
+    location, place = _location(source), None if target is None else _location(target)
     with error_context(table=location):
         try:
-            opened = _source(location, where, to)
+            opened = _source(location, where, to, place)
         except Refused as refused:
             return refused.plan
-        return make_plan(opened, to=to, target=None if target is None else _location(target), options=options)
+        return make_plan(opened, to=to, target=place, options=choices)
 
 
 def convert(
@@ -116,21 +157,35 @@ def convert(
     clock_ms: int | None = None,
     progress: Progress | None = None,
     clean: bool = False,
-    **where: Unpack[Where],
+    **keywords: Unpack[ConversionKeywords],
 ) -> ConvertResult:
     """Write the table of the other format over the same data files.
 
-    clean: first delete what other conversions to this target left, but for those that surely run still. Raises Unsupported
-    where the plan refuses, with the plan as ``plan``; nothing is written then. Interrupted, a KeyboardInterrupt, says what
-    stands.
+    options: each of them may be a keyword instead: ``convert(source, to="iceberg", format_version=3)``. clean: first delete
+    what other conversions to this target left, but for those that surely run still.
+
+    Raises Unsupported where the plan refuses, with the plan as ``plan``; nothing is written then. Interrupted, a
+    KeyboardInterrupt, says what stands.
     """
-    location = _location(source)
+    _check(
+        "convert",
+        keywords,
+        _CONVERSION,
+        to=to,
+        target=target,
+        options=options,
+        clock_ms=clock_ms,
+        progress=progress,
+        clean=clean,
+    )
+    where, choices = _parted(keywords, options)
+    location, place = _location(source), None if target is None else _location(target)
     with error_context(table=location):
         return run_conversion(
-            _source(location, where, to),
+            _source(location, where, to, place),
             to=to,
-            target=None if target is None else _location(target),
-            options=options,
+            target=place,
+            options=choices,
             clock_ms=clock_ms,
             progress=progress,
             clean=clean,
@@ -167,7 +222,7 @@ def verify(
     to: FormatName | None = None,
     rows: bool = False,
     bounds: bool = False,
-    engine: Literal["local", "spark"] = "local",
+    engine: RowsEngine = "local",
     progress: Progress | None = None,
     **where: Unpack[Where],
 ) -> VerifyReport:
@@ -176,6 +231,9 @@ def verify(
     engine: who reads the rows: this process, or Spark tasks (of the active session or a new one). to: the target's format; needed only where a folder holds both tables. ``where`` chooses the state of the source.
     Differences are reported, not raised.
     """
+    _check("verify", where, rows=rows, bounds=bounds, engine=engine, progress=progress)
+    if to is not None:
+        _check("verify", {}, to=to)
     source_location, target_location = _location(source), _location(target)
     with error_context(table=source_location):
         opened_source = _open(source_location, where, convert_to=to, beside=[target_location])
@@ -211,15 +269,30 @@ def _no_table_of(wanted: TableFormat, location: str) -> NoReturn:
     )
 
 
+def _check(verb: str, keywords: Mapping[str, object], known: Mapping[str, Any] = _WHERE, **named: object) -> None:
+    """Raise UsageError for a keyword that the function ``verb`` lacks, and for a value of a wrong type."""
+    check_keywords(f"Cannot {verb}", keywords, known)
+    check_keywords(f"Cannot {verb}", named, _TYPES)
+
+
+def _parted(keywords: ConversionKeywords, options: ConvertOptions | None) -> tuple[Where, ConvertOptions]:
+    where = {key: value for key, value in keywords.items() if key in _WHERE}
+    chosen = {key: value for key, value in keywords.items() if key not in _WHERE}
+    return cast("Where", where), chosen_options(options, chosen)
+
+
 def _location(table: TablePath) -> str:
-    return absolute_location(os.fspath(table))
+    text = os.fspath(table) if isinstance(table, os.PathLike) else table
+    if not isinstance(text, str) or not text:
+        raise UsageError(f"Cannot open {table!r}: expected a folder, a *.metadata.json or a URL, as a text or path")
+    return absolute_location(text)
 
 
-def _source(location: str, where: Where, to: FormatName) -> Source:
+def _source(location: str, where: Where, to: FormatName, target: str | None) -> Source:
     """The table to convert. Raises Refused, with the plan that says why, where it cannot be opened."""
     # What a person typed is theirs to correct, not the table's.
     canonical_location(location)
-    with refusing_unopened(location, to=to):
+    with refusing_unopened(location, to=to, target=target):
         return _open(location, where, convert_to=to)
 
 

@@ -11,19 +11,18 @@ every table that does not say otherwise. A JSON document is a YAML document too:
 from __future__ import annotations
 
 import json
-import types
 from collections.abc import Mapping, Sequence
-from dataclasses import fields
-from typing import Any, Final, Literal, Union, get_args, get_origin, get_type_hints
+from typing import Any, Final, Literal
 
 from deltaberg.errors import UsageError
+from deltaberg.keywords import check_keywords, nearest
 from deltaberg.migrate.source import TableFormat
 from deltaberg.migrate.spark.many_tables import TableRequest, Verification
 from deltaberg.moment import moment_ms
 from deltaberg.storage import absolute_location
-from deltaberg.translate.options import ConvertOptions
+from deltaberg.translate.options import ConvertOptions, OptionKeywords, option_types
 
-_OPTIONS: Final = frozenset(each.name for each in fields(ConvertOptions)) - {"engine"}
+_OPTIONS: Final = frozenset(OptionKeywords.__annotations__)
 _OWN: Final[Mapping[str, Any]] = {
     "name": str,
     "source": str,
@@ -52,7 +51,9 @@ def read_tables(data: bytes | str, *, name: str = "the list of tables") -> tuple
         raise UsageError(f'Cannot read {name}: expected {{"tables": [...]}}, found {_kind(document)}')
     unknown = sorted(document.keys() - {"tables", "defaults"})
     if unknown:
-        raise UsageError(f"Cannot read {name}: unknown key {unknown[0]} (expected tables and defaults)")
+        raise UsageError(
+            f"Cannot read {name}: unknown key {unknown[0]} ({nearest(unknown[0], ('tables', 'defaults'))})"
+        )
     defaults = document.get("defaults", {})
     if not isinstance(defaults, dict):
         raise UsageError(f"Cannot read {name}: defaults must be an object, found {_kind(defaults)}")
@@ -65,13 +66,8 @@ def _request(value: Any, defaults: Mapping[str, Any], where: str) -> TableReques
     if not isinstance(value, dict):
         raise UsageError(f"Cannot read {where}: expected an object, found {_kind(value)}")
     given = {**defaults, **value}
-    hints = {**_OWN, **{key: kind for key, kind in get_type_hints(ConvertOptions).items() if key in _OPTIONS}}
-    for key, each in given.items():
-        if key not in hints:
-            raise UsageError(f"Cannot read {where}: unknown key {key} (expected one of {', '.join(sorted(hints))})")
-        if not _fits(each, hints[key]):
-            found = _kind(each) if key == "storage_options" else json.dumps(each)  # it may hold secrets
-            raise UsageError(f"Cannot read {where}: {key} must be {_expected(hints[key])}, found {found}")
+    known = {**_OWN, **{key: kind for key, kind in option_types().items() if key in _OPTIONS}}
+    check_keywords(f"Cannot read {where}", given, known, shown=json.dumps)
     for key in ("source", "to"):
         if key not in given:
             raise UsageError(f"Cannot read {where}: {key} is missing")
@@ -87,35 +83,6 @@ def _request(value: Any, defaults: Mapping[str, Any], where: str) -> TableReques
         as_of_ms=None if as_of is None else moment_ms(as_of),
         **chosen,
     )
-
-
-def _fits(value: Any, kind: Any) -> bool:
-    origin = get_origin(kind)
-    if origin is Literal:
-        return isinstance(value, str) and value in get_args(kind)
-    if origin in (Union, types.UnionType):
-        return any(_fits(value, each) for each in get_args(kind))
-    if origin is Sequence:
-        return isinstance(value, list) and all(isinstance(each, str) for each in value)
-    if origin is not None:
-        return isinstance(value, dict) and all(isinstance(each, str) for each in value.values())
-    if kind is int:
-        return isinstance(value, int) and not isinstance(value, bool)
-    return isinstance(value, kind)
-
-
-def _expected(kind: Any) -> str:
-    origin = get_origin(kind)
-    if origin is Literal:
-        return "one of " + ", ".join(get_args(kind))
-    if origin in (Union, types.UnionType):
-        return " or ".join(_expected(each) for each in get_args(kind))
-    if origin is Sequence:
-        return "a list of texts"
-    if origin is not None:
-        return "an object of texts"
-    names = {bool: "true or false", int: "a whole number", str: "a text", type(None): "null"}
-    return names[kind]
 
 
 def _kind(value: Any) -> str:

@@ -1,6 +1,6 @@
 """The codecs of Avro's object container files: null, deflate, snappy, zstandard, bzip2, xz.
 
-Blocks come from other writers: none may expand beyond MAX_BLOCK_BYTES, whatever its header promises.
+Blocks come from other writers: none may expand beyond what ``unpacked_size.AVRO_BLOCK`` says, whatever its header promises.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from typing import Any, Final
 import pyarrow as pa
 
 from deltaberg.iceberg.errors import CorruptMetadata, UnsupportedIcebergFeature
+from deltaberg.iceberg.unpacked_size import AVRO_BLOCK
 
 _isal: Any
 try:
@@ -22,10 +23,10 @@ except ImportError:  # a platform without ISA-L: zlib is slower and makes the sa
     _isal = None
 
 CODECS: Final = ("null", "deflate", "snappy", "zstandard", "bzip2", "xz")
-MAX_BLOCK_BYTES: Final = 1 << 30
 _RAW_DEFLATE: Final = -15
-# Deflate makes at most 1032 bytes out of one, so that no block of this size exceeds the limit.
-_HARMLESS: Final = MAX_BLOCK_BYTES // 1032
+# Deflate makes at most 1032 bytes out of one: a block of this size may be unpacked before its ratio is looked at.
+_HARMLESS: Final = AVRO_BLOCK.most // 1032
+_XZ_MEMORY: Final = 128 << 20
 # ISA-L starts up more slowly than zlib and overtakes it at about this size.
 _SMALL: Final = 2048
 _inflate: Any = _isal or zlib
@@ -78,9 +79,12 @@ def _deflate(block: bytes | memoryview) -> bytes:
     if size > _HARMLESS:
         return _stream(lambda: _inflate.decompressobj(_RAW_DEFLATE), block, "deflate", _INFLATE_ERRORS)
     try:
-        return (zlib if size < _SMALL else _inflate).decompress(block, _RAW_DEFLATE)  # type: ignore[no-any-return]
+        data: bytes = (zlib if size < _SMALL else _inflate).decompress(block, _RAW_DEFLATE)
     except _INFLATE_ERRORS as error:
         raise CorruptMetadata(f"Cannot decompress Avro block: deflate data is damaged ({error})") from error
+    if len(data) > AVRO_BLOCK.free:
+        AVRO_BLOCK.check(_what("deflate"), packed=size, unpacked=len(data))
+    return data
 
 
 def _bzip2(block: bytes | memoryview) -> bytes:
@@ -89,18 +93,18 @@ def _bzip2(block: bytes | memoryview) -> bytes:
 
 def _xz(block: bytes | memoryview) -> bytes:
     errors = (lzma.LZMAError, EOFError, MemoryError)
-    return _stream(lambda: lzma.LZMADecompressor(lzma.FORMAT_XZ), block, "xz", errors)
+    return _stream(lambda: lzma.LZMADecompressor(lzma.FORMAT_XZ, _XZ_MEMORY), block, "xz", errors)
 
 
 def _stream(make: Any, block: bytes | memoryview, codec: str, errors: tuple[type[Exception], ...]) -> bytes:
     try:
         stream = make()
-        data = stream.decompress(block, MAX_BLOCK_BYTES)
+        data = stream.decompress(block, AVRO_BLOCK.of(len(block)))
         if not stream.eof:
             # At the limit, or the input stopped before the end of the stream: one more byte tells them apart.
             more = stream.decompress(b"", 1) if codec != "deflate" else stream.decompress(stream.unconsumed_tail, 1)
             if more:
-                raise _too_large(codec)
+                raise AVRO_BLOCK.exceeded(_what(codec), len(block))
     except errors as error:
         raise CorruptMetadata(f"Cannot decompress Avro block: {codec} data is damaged ({error})") from error
     if not stream.eof:
@@ -116,8 +120,8 @@ def _snappy(block: bytes | memoryview) -> bytes:
         if byte < 0x80:
             break
     # No snappy element makes more than 64 bytes out of 3.
-    if size > MAX_BLOCK_BYTES or size > len(block) * 32:
-        raise _too_large("snappy")
+    if size > min(AVRO_BLOCK.most, len(block) * 32):
+        raise AVRO_BLOCK.exceeded(_what("snappy"), len(block))
     body, crc = bytes(block[:-4]), bytes(block[-4:])
     try:
         data = bytes(pa.Codec("snappy").decompress(body, size, asbytes=True)) if size or len(body) != 1 else b""
@@ -137,18 +141,14 @@ def _zstandard(block: bytes | memoryview) -> bytes:
             while chunk := stream.read(1 << 20):
                 parts.append(chunk)
                 total += len(chunk)
-                if total > MAX_BLOCK_BYTES:
-                    raise _too_large("zstandard")
+                AVRO_BLOCK.check(_what("zstandard"), packed=len(block), unpacked=total)
     except (pa.ArrowException, OSError) as error:
         raise CorruptMetadata(f"Cannot decompress Avro block: zstandard data is damaged ({error})") from error
     return b"".join(parts)
 
 
-def _too_large(codec: str) -> CorruptMetadata:
-    return CorruptMetadata(
-        f"Cannot decompress Avro block: {codec} data would exceed {MAX_BLOCK_BYTES} bytes "
-        "(expected blocks of at most that size); the file is damaged or hostile"
-    )
+def _what(codec: str) -> str:
+    return f"Cannot decompress Avro block of {codec} data"
 
 
 _DECOMPRESSORS: Final[dict[str, Callable[[bytes | memoryview], bytes]]] = {

@@ -8,6 +8,7 @@ from typing import Final, NamedTuple
 
 from deltaberg.iceberg.avro_codec import CODECS, compress, decompressor, unknown_codec
 from deltaberg.iceberg.errors import CorruptMetadata
+from deltaberg.iceberg.unpacked_size import UnpackLimit
 from deltaberg.redaction import told_beginning
 
 MAGIC: Final = b"Obj\x01"
@@ -78,12 +79,15 @@ def read_header(data: bytes | memoryview) -> AvroHeader:
     return AvroHeader(metadata=metadata, codec=codec, sync=bytes(view[at : at + SYNC_SIZE]), size=at + SYNC_SIZE)
 
 
-def read_blocks(data: bytes | memoryview, header: AvroHeader) -> Iterator[AvroBlock]:
-    """The blocks in file order, decompressed one at a time."""
+def read_blocks(
+    data: bytes | memoryview, header: AvroHeader, *, limit: UnpackLimit | None = None
+) -> Iterator[AvroBlock]:
+    """The blocks in file order, decompressed one at a time. limit: of all of them together."""
     data = bytes(data)
     view = memoryview(data)
     unpack, sync, total = decompressor(header.codec), header.sync, len(data)
     at = header.size
+    unpacked = 0
     # Some writers put every object into a block of its own, so this loop is kept short.
     while at < total:
         start = at
@@ -107,7 +111,11 @@ def read_blocks(data: bytes | memoryview, header: AvroHeader) -> Iterator[AvroBl
                 f"Cannot read Avro block at byte {start}: its sync marker differs from the header's",
                 field=f"byte {end}",
             )
-        yield AvroBlock(start, count, unpack(view[at:end]))
+        block = unpack(view[at:end])
+        if limit is not None:
+            unpacked += len(block)
+            limit.check("Cannot decompress Avro file", packed=total, unpacked=unpacked)
+        yield AvroBlock(start, count, block)
         at = end + SYNC_SIZE
 
 

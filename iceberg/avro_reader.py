@@ -28,6 +28,7 @@ from deltaberg.iceberg.avro_schema import AvroRecord, parse_avro_schema, with_pr
 from deltaberg.iceberg.avro_values import BytesReader, Reader
 from deltaberg.iceberg.errors import CorruptMetadata
 from deltaberg.iceberg.types import StructType
+from deltaberg.iceberg.unpacked_size import UnpackLimit
 
 GROUP_BYTES: Final = 8 << 20
 GROUP_ENTRIES: Final = 4096
@@ -56,15 +57,20 @@ class Landmark:
 
 
 def read_avro(
-    data: bytes | memoryview, wanted: StructType, *, header: AvroHeader | None = None, landmark: Landmark | None = None
+    data: bytes | memoryview,
+    wanted: StructType,
+    *,
+    header: AvroHeader | None = None,
+    landmark: Landmark | None = None,
+    limit: UnpackLimit | None = None,
 ) -> Iterator[pa.StructArray]:
     """The records of a container file, typed ``arrow_type(wanted)``, fields found by id and absent ones null.
 
-    ``header``: what ``read_header`` gave, where the caller has it. Raises CorruptMetadata naming the field.
+    ``header``: what ``read_header`` gave, where the caller has it. ``limit``: as of ``read_blocks``. Raises CorruptMetadata naming the field.
     """
     header = read_header(data) if header is None else header
     ways = [_Way(each, wanted, landmark) for each in _record_readers(header.metadata["avro.schema"], wanted)]
-    groups = _groups(read_blocks(data, header))
+    groups = _groups(read_blocks(data, header, limit=limit))
     for blocks in groups if len(data) < _LARGE else _one_ahead(groups):
         yield from _decode_one_way(_Group.of(blocks), ways)
 

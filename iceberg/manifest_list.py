@@ -27,6 +27,7 @@ from deltaberg.iceberg.types import (
     StructType,
     Type,
 )
+from deltaberg.iceberg.unpacked_size import MANIFEST_LIST
 from deltaberg.storage.protocol import Storage
 
 RELATIVE_LOCATIONS: Final = 4
@@ -163,7 +164,7 @@ def parse_manifest_list(
     version = header.text("format-version")
     relative = metadata.format_version >= RELATIVE_LOCATIONS
     manifests = []
-    for batch in read_avro(data, _READ_TYPE, header=header):
+    for batch in read_avro(data, _READ_TYPE, header=header, limit=MANIFEST_LIST):
         for values in batch.to_pylist():
             path = values["manifest_path"]
             if relative and path is not None:

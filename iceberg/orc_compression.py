@@ -7,18 +7,28 @@ import zlib
 import pyarrow as pa
 
 from deltaberg.datafile.errors import DataFileError
+from deltaberg.iceberg.unpacked_size import UnpackLimit
 
 _CODECS = {2: "snappy", 4: "lz4", 5: "zstd", 6: "brotli"}
 _LZ4_FRAME_HEADER = bytes.fromhex("04224d18607073")
 _NONE, _ZLIB = 0, 1
-_LARGEST_BLOCK = 1 << 30
+# What the length of a chunk has bits for.
+_LARGEST_BLOCK = 1 << 23
 
 
-def decompress(packed: bytes, compression: int, block_size: int, location: str) -> bytes:
-    """Undo ORC's chunking: a three-byte little-endian header says the length and whether the chunk is stored as is."""
+def decompress(
+    packed: bytes, compression: int, block_size: int, location: str, *, limit: UnpackLimit | None = None
+) -> bytes:
+    """Undo ORC's chunking: a three-byte little-endian header says the length and whether the chunk is stored as is.
+
+    limit: of all chunks together; each holds a block at most.
+    """
     if compression == _NONE:
         return packed
+    if block_size > _LARGEST_BLOCK:
+        raise _corrupt(location, f"a block size of {block_size} bytes (expected at most {_LARGEST_BLOCK})")
     out = []
+    total = 0
     at, end = 0, len(packed)
     while at < end:
         if at + 3 > end:
@@ -31,6 +41,9 @@ def decompress(packed: bytes, compression: int, block_size: int, location: str) 
         chunk = packed[at : at + length]
         at += length
         out.append(chunk if header & 1 else _inflate(chunk, compression, block_size, location))
+        total += len(out[-1])
+        if limit is not None and total > limit.of(len(packed)):
+            raise _corrupt(location, limit.exceeded("its metadata", len(packed)).message)
     return b"".join(out)
 
 
@@ -56,8 +69,6 @@ def _inflate(chunk: bytes, compression: int, block_size: int, location: str) -> 
             raise DataFileError(
                 f"Cannot read ORC file {location}: compression kind {compression} is not supported", path=location
             )
-        if block_size > _LARGEST_BLOCK:
-            raise _corrupt(location, f"a block size of {block_size} bytes")
         return _codec_decompress(name, chunk, block_size)
     except (zlib.error, pa.ArrowException, OSError, ValueError) as error:
         raise _corrupt(location, f"a chunk does not decompress ({error})") from error

@@ -14,6 +14,7 @@ import pyarrow as pa
 
 from deltaberg.datafile.errors import DataFileError
 from deltaberg.iceberg.orc_compression import compress_footer, decompress
+from deltaberg.iceberg.unpacked_size import ORC_TAIL
 
 
 class OrcKind(IntEnum):
@@ -148,7 +149,7 @@ def read_tail(file: pa.NativeFile, size: int, location: str) -> OrcTail:
         if in_guess >= 0
         else _read_at(file, footer_offset, footer_length, location)
     )
-    footer = decompress(packed, compression, block_size, location)
+    footer = decompress(packed, compression, block_size, location, limit=ORC_TAIL)
     types: list[OrcType] = []
     stripes: list[OrcStripe] = []
     row_count = 0
@@ -180,9 +181,8 @@ def read_tail(file: pa.NativeFile, size: int, location: str) -> OrcTail:
 def read_stripe_footer(file: pa.NativeFile, tail: OrcTail, stripe: OrcStripe, location: str) -> StripeFooter:
     """The streams of a stripe in the order in which they stand there, and the writer's time zone."""
     offset = stripe.offset + stripe.index_length + stripe.data_length
-    raw = decompress(
-        _read_at(file, offset, stripe.footer_length, location), tail.compression, tail.block_size, location
-    )
+    packed = _read_at(file, offset, stripe.footer_length, location)
+    raw = decompress(packed, tail.compression, tail.block_size, location, limit=ORC_TAIL)
     lengths: list[tuple[int, int, int]] = []
     encodings: list[OrcEncoding] = []
     zone = ""

@@ -7,9 +7,9 @@ from typing import Final
 
 import pyarrow as pa
 
-from deltaberg.iceberg.errors import CorruptMetadata, UnsupportedIcebergFeature
+from deltaberg.iceberg.errors import CorruptMetadata, UnsupportedIcebergFeature, corrupt_context
+from deltaberg.iceberg.unpacked_size import PUFFIN
 
-MAX_CONTENT_BYTES: Final = 1 << 31
 _LZ4_MAGIC: Final = 0x184D2204
 _ZSTD_MAGIC: Final = 0xFD2FB528
 _LZ4_RATIO: Final = 256
@@ -25,12 +25,14 @@ def decompress(codec: str, data: bytes, what: str) -> bytes:
     if codec not in _ARROW_NAMES:
         raise _unknown(codec)
     size = _lz4_content_size(data) if codec == "lz4" else _zstd_content_size(data)
-    if size is None or size > MAX_CONTENT_BYTES or (codec == "lz4" and size > _LZ4_RATIO * len(data)):
+    if size is None or (codec == "lz4" and size > _LZ4_RATIO * len(data)):
         raise CorruptMetadata(
             f"Cannot decompress Puffin {what}: expected a single {codec} frame with a plausible content size, "
             f"found {'none' if size is None else size} in {len(data)} bytes",
             field=what,
         )
+    with corrupt_context(field=what):
+        PUFFIN.check(f"Cannot decompress Puffin {what}", packed=len(data), unpacked=size)
     parts, total = [], 0
     try:
         with pa.CompressedInputStream(pa.BufferReader(data), _ARROW_NAMES[codec]) as stream:

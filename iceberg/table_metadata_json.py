@@ -20,6 +20,7 @@ from deltaberg.iceberg.snapshot_ref import SnapshotRef
 from deltaberg.iceberg.sort_order import UNSORTED, SortOrder
 from deltaberg.iceberg.statistics_file import PartitionStatisticsFile, StatisticsFile
 from deltaberg.iceberg.table_metadata import MAX_FORMAT_VERSION, MetadataLogEntry, TableMetadata, map_locations
+from deltaberg.iceberg.unpacked_size import METADATA_JSON
 
 _KEYS = frozenset(
     {
@@ -51,7 +52,7 @@ _KEYS = frozenset(
     }
 )
 _GZIP_MAGIC = b"\x1f\x8b"
-_MAX_INFLATED = 1 << 30
+_INFLATED_AT_ONCE = 1 << 14
 _NO_SNAPSHOT = -1
 _T = TypeVar("_T")
 
@@ -79,20 +80,23 @@ def _inflate(data: bytes) -> bytes:
     """Plain bytes of a file that may be gzipped, whatever its name."""
     if not data.startswith(_GZIP_MAGIC):
         return data
-    parts = []
-    inflated = 0
-    while data:
-        stream = zlib.decompressobj(16 + zlib.MAX_WBITS)
-        try:
-            parts.append(stream.decompress(data, _MAX_INFLATED - inflated + 1))
-        except zlib.error as error:
-            raise CorruptMetadata(f"Cannot read gzipped metadata: {error}") from error
-        inflated += len(parts[-1])
-        if inflated > _MAX_INFLATED:
-            raise CorruptMetadata(f"Cannot read gzipped metadata: it inflates to more than {_MAX_INFLATED} bytes")
-        if not stream.eof:
-            raise CorruptMetadata("Cannot read gzipped metadata: the file is truncated")
-        data = stream.unused_data
+    parts: list[bytes] = []
+    inflated, stream = 0, zlib.decompressobj(16 + zlib.MAX_WBITS)
+    for at in range(0, len(data), _INFLATED_AT_ONCE):
+        piece = data[at : at + _INFLATED_AT_ONCE]
+        while piece:
+            if stream.eof:
+                stream = zlib.decompressobj(16 + zlib.MAX_WBITS)
+            try:
+                parts.append(stream.decompress(piece))
+            except zlib.error as error:
+                raise CorruptMetadata(f"Cannot read gzipped metadata: {error}") from error
+            inflated += len(parts[-1])
+            packed = at + len(piece) - len(stream.unused_data)
+            METADATA_JSON.check("Cannot read gzipped metadata", packed=packed, unpacked=inflated)
+            piece = stream.unused_data
+    if not stream.eof:
+        raise CorruptMetadata("Cannot read gzipped metadata: the file is truncated")
     return b"".join(parts)
 
 

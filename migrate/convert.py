@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import time
 from contextlib import nullcontext, suppress
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -24,7 +24,7 @@ from deltaberg.migrate.iceberg_writer import IcebergWriter, WrittenIceberg
 from deltaberg.migrate.interrupted import what_stands
 from deltaberg.migrate.leftovers import delete_all_runs, delete_dead_runs, end_run
 from deltaberg.migrate.locations import join
-from deltaberg.migrate.plan import PreparedPlan, check_request, describe_source, prepare
+from deltaberg.migrate.plan import PreparedPlan, check_request, describe_source, nothing_to_do, prepare
 from deltaberg.migrate.plan_document import Plan, PlanItem, items_of
 from deltaberg.migrate.position import Position, position_of
 from deltaberg.migrate.recording_storage import RecordingStorage
@@ -32,6 +32,7 @@ from deltaberg.migrate.refusal import STOPS_AT_SOURCE, Refused, refused_by_sourc
 from deltaberg.migrate.run_document import RunId, at_work, put_run_document
 from deltaberg.migrate.source import DeltaSource, IcebergSource, Source, TableFormat, naming_target
 from deltaberg.migrate.target_root import target_root
+from deltaberg.migrate.target_state import Begun, options_text, plan_prefix, target_state
 from deltaberg.migrate.unfinished_creation import clear_unfinished
 from deltaberg.storage import StorageError
 from deltaberg.translate import codes
@@ -126,15 +127,6 @@ def convert(
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Begun:
-    """A replay that was interrupted: the snapshot and schema it got to, and its plan document."""
-
-    snapshot_id: int
-    schema_id: int | None
-    plan_name: str
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class _Job:
     source: Source
     to: TableFormat
@@ -150,12 +142,12 @@ class _Job:
         check_request(self.source, self.to, self.options)
         position = position_of(self.source)
         if self.to is TableFormat.DELTA:
-            clear_unfinished(self.source.storage, self.root, position, self._options_text())
+            clear_unfinished(self.source.storage, self.root, position, options_text(self.options))
         removed = self._clean() if self.clean else []
-        held = held_position(self.source.storage, self.root, self.to)
-        begun = None if held is None else self._interrupted(held, position)
-        if held is not None and begun is None:
-            return self._already_there(held, position, removed)
+        state = target_state(self.source, self.to, self.root, self.options)
+        begun = state.begun
+        if state.held is not None and begun is None:
+            return self._already_there(state.held, removed)
         engine = engine_of(self.options.engine, self.session)
         # What carries a replay on names its files as that did, so that they all are found by the name of its plan.
         names = None if begun is None else RunId.of_plan(begun.plan_name)
@@ -181,7 +173,7 @@ class _Job:
             raise
         except STOPS_AT_SOURCE as error:
             _take_back(storage, begun)
-            made = refused_by_source(error, source=describe_source(self.source), to=self.to.value)
+            made = refused_by_source(error, source=describe_source(self.source), to=self.to.value, location=self.root)
             raise Refused(made, cause=error) from error
         except BaseException:
             _take_back(storage, begun)
@@ -198,42 +190,21 @@ class _Job:
             )
         return replace(result, removed=tuple(removed))
 
-    def _interrupted(self, held: HeldPosition, position: Position) -> _Begun | None:
-        """How far a replay of this very position got before it was killed; None where none was."""
-        if self.options.history != "all" or self.to is not TableFormat.DELTA or held.position is None:
-            return None
-        if held.position.version is None or held.plan_name is None:
-            return None
-        if replace(
-            position, version=held.position.version, schema_id=held.position.schema_id, fingerprint=None
-        ) != replace(held.position, fingerprint=None):
-            return None
-        if held.position.is_same_state(position) or not held.untouched or held.options_text != self._options_text():
-            return None
-        if not held.plan_name.startswith(_plan_prefix(position)):
-            return None
-        known = self.source.storage.exists(join(self.root, held.plan_name))
-        if not known:
-            return None
-        return _Begun(snapshot_id=held.position.version, schema_id=held.position.schema_id, plan_name=held.plan_name)
-
     def _clean(self) -> list[str]:
         storage = self.source.storage
         held = held_position(storage, self.root, self.to)
         committed = None if held is None else RunId.of_plan(held.plan_name)
         return delete_all_runs(storage, self.root, self.to, committed=committed)
 
-    def _already_there(self, held: HeldPosition, position: Position, removed: list[str]) -> ConvertResult:
-        held.require(position, options_text=self._options_text(), root=self.root, source=self.source)
+    def _already_there(self, held: HeldPosition, removed: list[str]) -> ConvertResult:
         storage = self.source.storage
         require_files(storage, self.root, held)
         repaired = repair_hint(storage, held)
         with suppress(StorageError):
             committed = RunId.of_plan(held.plan_name)
             removed += delete_dead_runs(storage, self.root, self.to, committed=committed, now_ms=self.clock_ms)
-        made = Plan(source=describe_source(self.source), target={"format": self.to.value, "location": self.root})
         return ConvertResult(
-            plan=made,
+            plan=nothing_to_do(self.source, self.to, self.root),
             target=self.root,
             target_metadata=held.metadata_location,
             already_current=True,
@@ -250,15 +221,16 @@ class _Job:
         prepared: PreparedPlan,
         position: Position,
         storage: RecordingStorage,
-        begun: _Begun | None,
+        begun: Begun | None,
         engine: Engine,
         parts: PartsOfSource | None,
     ) -> ConvertResult:
-        made = replace(prepared.plan, target={**prepared.plan.target, "location": self.root})
+        state = "new" if begun is None else "begun"
+        made = replace(prepared.plan, target={**prepared.plan.target, "location": self.root, "state": state})
         self.progress("write", 0, made.files)
         put_run_document(storage, self.root, self.run_id, self.to)
         if begun is None:
-            plan_name = f"{_plan_prefix(position)}{self.run_id.value}.json"
+            plan_name = f"{plan_prefix(position)}{self.run_id.value}.json"
             document = json.dumps(made.to_json(), indent=1, ensure_ascii=False)
             storage.put(join(self.root, plan_name), document.encode())
             done = self._write_table(prepared.design, position, storage, plan_name, None, engine, parts)
@@ -299,7 +271,7 @@ class _Job:
                 root=self.root,
                 storage=storage,
                 position=position,
-                options_text=self._options_text(),
+                options_text=options_text(self.options),
                 clock_ms=self.clock_ms,
                 plan_name=plan_name,
                 runner=runner,
@@ -318,7 +290,7 @@ class _Job:
             root=self.root,
             storage=storage,
             position=position,
-            options_text=self._options_text(),
+            options_text=options_text(self.options),
             partition_timezone=self.options.partition_timezone,
             clock_ms=self.clock_ms,
             plan_name=plan_name,
@@ -330,27 +302,12 @@ class _Job:
             return parts.write_iceberg(writer)
         return writer.write() if design.eras is None else IcebergReplay(writer).write()
 
-    def _options_text(self) -> str:
-        """The choices that differ from the defaults, as they are kept with the target; who did the work is none."""
-        usual = ConvertOptions()
-        chosen = {
-            each.name: getattr(self.options, each.name)
-            for each in fields(ConvertOptions)
-            if each.name != "engine" and getattr(self.options, each.name) != getattr(usual, each.name)
-        }
-        return json.dumps(chosen, sort_keys=True, default=dict)
 
-
-def _take_back(storage: RecordingStorage, begun: _Begun | None) -> None:
+def _take_back(storage: RecordingStorage, begun: Begun | None) -> None:
     """Delete what was written, unless a version stands: others may have built on it, or go on with the same replay and
     with files of the same names. The next run goes on, too."""
     if begun is None and not storage.has_kept:
         storage.discard()
-
-
-def _plan_prefix(position: Position) -> str:
-    """What the names of plan documents begin with, relative to the target; the rest is each conversion's own."""
-    return f"{HIDDEN_FOLDER}/plan-{0 if position.version is None else position.version}-"
 
 
 def _warnings(done: WrittenDelta | WrittenIceberg) -> tuple[PlanItem, ...]:

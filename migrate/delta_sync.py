@@ -36,6 +36,7 @@ from deltaberg.migrate.delta_target import DELETION_VECTORS_KEY, DeltaDesign, de
 from deltaberg.migrate.delta_writer import VOUCHED, DeltaWriter, WrittenDelta
 from deltaberg.migrate.footers import FooterSurvey
 from deltaberg.migrate.locations import real_locations
+from deltaberg.migrate.outside_files import outside_of
 from deltaberg.migrate.position import POSITION_KEY, Position
 from deltaberg.migrate.snapshot_line import SnapshotLine, line_of
 from deltaberg.migrate.source import IcebergSource
@@ -101,7 +102,7 @@ def design_increment(
     line = line_of(snapshots, schemas)
 
     def survey(source: IcebergSource, line: SnapshotLine, deep: bool) -> DeltaSurvey:
-        found = DeltaSurvey(footers=FooterSurvey(source.storage, deep=True))
+        found = DeltaSurvey(footers=FooterSurvey(source.storage, deep=True), outside=outside_of(source))
         for each in pending:
             for batch in each.changes.added_files():
                 look_at_files(found, source, line.union, batch)

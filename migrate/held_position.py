@@ -59,7 +59,7 @@ class HeldPosition:
                 path=root,
             )
         if not self.position.is_same_state(position):
-            _require_same_past(self.position, position, source, root)
+            require_same_past(self.position, position, source, root)
             raise Conflict(
                 f"Cannot write to {root}: it holds {self.position.describe()} (expected {position.describe()}); "
                 "this state needs another --target",
@@ -82,7 +82,7 @@ class HeldPosition:
             )
 
 
-def _require_same_past(held: Position, position: Position, source: Source | None, root: str) -> None:
+def require_same_past(held: Position, position: Position, source: Source | None, root: str) -> None:
     """Raise Conflict where the source no longer has the state that the target was made from, or another one in its place."""
     if replace(position, fingerprint=held.fingerprint) == held:
         raise _another_past(held, root)

@@ -102,6 +102,8 @@ def design_increment(
         carries_lineage=carries,
         properties=properties_of(source, findings),
         totals=survey.totals,
+        vectors=survey.totals.vectors,
+        deleted_rows=survey.totals.deleted_rows,
         eras=eras,
         era_translations=translations,
         findings=tuple(findings),

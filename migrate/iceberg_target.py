@@ -9,7 +9,6 @@ from typing import Final
 
 from deltaberg.delta.checksum import FileTotals as LogTotals
 from deltaberg.delta.types import StructType
-from deltaberg.errors import UsageError
 from deltaberg.iceberg.errors import InvalidIcebergRequest
 from deltaberg.iceberg.name_mapping import NameMapping
 from deltaberg.iceberg.partition_spec import PartitionSpec
@@ -35,7 +34,6 @@ CLUSTERING_KEY: Final = "deltaberg.delta.clustering"
 TRANSACTIONS_KEY: Final = "deltaberg.delta.transactions"
 _VECTORIZED_KEY: Final = "read.parquet.vectorization.enabled"
 _CLUSTERING_DOMAIN: Final = "delta.clustering"
-_VERSIONS: Final = (1, 2, 3)
 _NEWEST: Final = 3
 _RULES: Final[Mapping[str, str]] = {
     "delta.appendOnly": "append-only table",
@@ -82,11 +80,7 @@ def design_iceberg(
     """Look at the version's files and decide. survey_files: who looks at them where one version is converted.
 
     Raises what reading the table raises; refusals are findings.
-
-    Raises UsageError for a format version that does not exist.
     """
-    if options.format_version is not None and options.format_version not in _VERSIONS:
-        raise UsageError(f"Cannot write Iceberg format version {options.format_version}: expected 1, 2 or 3")
     eras = delta_eras(source, format_version=options.format_version) if options.history == "all" else None
     schemas = _schemas(source, eras)
     first_free = (source.snapshot.column_mapping.max_column_id or 0) + 1

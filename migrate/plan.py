@@ -20,6 +20,7 @@ from deltaberg.migrate.refusal import STOPS_AT_SOURCE, refused_by_source
 from deltaberg.migrate.rewrite import LOCAL_LIMIT_BYTES
 from deltaberg.migrate.source import DeltaSource, IcebergSource, Source, TableFormat, naming_target
 from deltaberg.migrate.target_root import target_root
+from deltaberg.migrate.target_state import target_state
 from deltaberg.translate import codes
 from deltaberg.translate.findings import Finding
 from deltaberg.translate.options import ConvertOptions
@@ -53,21 +54,30 @@ def plan(
 
     target: the folder that ``convert`` is going to be given.
 
-    What the source's own metadata does not let be read is a refusal of the plan. Raises UsageError where ``to`` is the source's own format or an option does not apply to it.
+    What the source's own metadata does not let be read is a refusal of the plan. Raises UsageError where ``to`` is the source's own format or an option does not apply to it, and like ``convert`` where the target's folder holds another table or one that was changed by somebody else (Conflict).
     """
     options = options or ConvertOptions()
-    check_request(source, TableFormat(to), options)
     root = target_root(source, target)
+    check_request(source, TableFormat(to), options)
     source = naming_target(source, root, writes=False)
+    state = target_state(source, TableFormat(to), root, options)
+    if state.name == "current":
+        return nothing_to_do(source, TableFormat(to), root)
     # A session is not worth starting for the plan of a small table.
     worth_it = session is not None or (options.engine == "spark" and stated_files(source) >= DISTRIBUTE_FROM)
     engine = engine_of(options.engine, session) if worth_it else LocalEngine()
     try:
         with engine.parts_of(source, options, target=None, progress=_silent) as parts:
             made = prepare(source, to=to, options=options, parts=parts, root=root).plan
-            return made if target is None else replace(made, target={**made.target, "location": root})
+            return replace(made, target={**made.target, "location": root, "state": state.name})
     except STOPS_AT_SOURCE as error:
-        return refused_by_source(error, source=describe_source(source), to=TableFormat(to).value)
+        return refused_by_source(error, source=describe_source(source), to=TableFormat(to).value, location=root)
+
+
+def nothing_to_do(source: Source, to: TableFormat, root: str) -> Plan:
+    """The plan where the target holds this position already."""
+    target = {"format": to.value, "location": root, "state": "current"}
+    return Plan(source=describe_source(source), target=target, measured=False)
 
 
 def _silent(stage: str, done: int, total: int) -> None:

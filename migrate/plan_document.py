@@ -43,7 +43,9 @@ class Plan:
     """The whole decision.
 
     source, target: ``{"format", "location", "version" | "snapshot_id", ...}``; the target's carries what was
-    chosen (format version, column mapping mode, table features).
+    chosen (format version, column mapping mode, table features) and, in a plan of its own, its ``state``: ``new``, ``begun``
+    (a replay of the history that was interrupted) or ``current`` (nothing is to be written).
+    measured: whether the files were looked at; where they were not, the numbers say nothing.
     files, rows: live data files and the rows that a reader sees, deletion vectors applied; how many rows position and
     equality deletes take, only reading them tells. With history, files of all versions and the rows in them.
     shared_files: files both tables will list; rewritten_files, rewritten_bytes: files that are written anew for the target.
@@ -60,6 +62,7 @@ class Plan:
     rewritten_files: int = 0
     rewritten_bytes: int = 0
     deletes: dict[str, int] = field(default_factory=dict)
+    measured: bool = True
 
     @property
     def refused(self) -> bool:
@@ -84,6 +87,7 @@ class Plan:
             "source": redacted_json(self.source),
             "target": redacted_json(self.target),
             "refused": self.refused,
+            "measured": self.measured,
             "files": self.files,
             "rows": self.rows,
             "bytes": self.bytes,

@@ -12,6 +12,7 @@ from deltaberg.errors import DeltabergError, NotATable, Unsupported, error_conte
 from deltaberg.iceberg.errors import CorruptMetadata
 from deltaberg.migrate.plan_document import Plan, items_of
 from deltaberg.migrate.source import TableFormat
+from deltaberg.migrate.target_root import usual_root
 from deltaberg.storage.errors import LocationRefused, NotFound, UnusableLocation
 from deltaberg.translate import codes, location_codes, source_codes
 from deltaberg.translate.findings import Code, Finding
@@ -49,30 +50,38 @@ class Refused(Unsupported):
             self.table, self.version, self.path = cause.table, cause.version, cause.path
 
     @staticmethod
-    def because(finding: Finding, *, source: dict[str, Any], to: str) -> Refused:
-        """For one reason that shows only while the conversion is at work. source: as in ``Plan``."""
-        return Refused(Plan(source=source, target={"format": to}, items=items_of([finding])))
+    def because(finding: Finding, *, source: dict[str, Any], to: str, location: str) -> Refused:
+        """For one reason that shows only while the conversion is at work. source, location: as of ``refused_by_source``."""
+        target = {"format": to, "location": location}
+        return Refused(Plan(source=source, target=target, items=items_of([finding]), measured=False))
 
 
-def refused_by_source(error: DeltabergError, *, source: dict[str, Any], to: str) -> Plan:
-    """The plan for a source that ``error`` (one of STOPS_AT_SOURCE) was raised about. source: as in ``Plan``."""
+def refused_by_source(error: DeltabergError, *, source: dict[str, Any], to: str, location: str) -> Plan:
+    """The plan for a source that ``error`` (one of STOPS_AT_SOURCE) was raised about.
+
+    source: as in ``Plan``. location: the target's folder.
+    """
     code = next(code for kind, code in _CODES if isinstance(error, kind))
     where = error.path if code is codes.FILE_UNREADABLE else None
     what = (error.feature if code is source_codes.SOURCE_FEATURE else where) or "the table"
     return Plan(
-        source=source, target={"format": to}, items=items_of([Finding(code=code, what=what, detail=str(error))])
+        source=source,
+        target={"format": to, "location": location},
+        items=items_of([Finding(code=code, what=what, detail=str(error))]),
+        measured=False,
     )
 
 
 @contextmanager
-def refusing_unopened(location: str, *, to: str) -> Iterator[None]:
-    """Raise Refused, with the plan that says why, where the source at ``location`` cannot be opened."""
+def refusing_unopened(location: str, *, to: str, target: str | None) -> Iterator[None]:
+    """Raise Refused, with the plan that says why, where the source at ``location`` cannot be opened. target: as typed."""
     try:
         with error_context(table=location):
             yield
     except STOPS_AT_SOURCE as error:
         source = unopened(location, format=TableFormat(to).other.value)
-        raise Refused(refused_by_source(error, source=source, to=to), cause=error) from error
+        root = (target or usual_root(location, TableFormat(to))).rstrip("/")
+        raise Refused(refused_by_source(error, source=source, to=to, location=root), cause=error) from error
 
 
 def unopened(location: str, *, format: str) -> dict[str, Any]:

@@ -21,7 +21,7 @@ from deltaberg.migrate.delta_sync import DeltaSync
 from deltaberg.migrate.delta_sync import design_increment as to_delta
 from deltaberg.migrate.delta_writer import DeltaWriter, WrittenDelta
 from deltaberg.migrate.engine import Progress
-from deltaberg.migrate.held_position import HeldPosition, held_position
+from deltaberg.migrate.held_position import HeldPosition, held_position, require_same_past
 from deltaberg.migrate.iceberg_sync import design_increment as to_iceberg
 from deltaberg.migrate.iceberg_sync import write_increment
 from deltaberg.migrate.iceberg_writer import IcebergWriter, WrittenIceberg
@@ -30,7 +30,8 @@ from deltaberg.migrate.plan_document import Plan, items_of
 from deltaberg.migrate.position import Position, position_of
 from deltaberg.migrate.recording_storage import RecordingStorage
 from deltaberg.migrate.refusal import STOPS_AT_SOURCE, Refused, refused_by_source
-from deltaberg.migrate.source import DeltaSource, IcebergSource, Source, TableFormat
+from deltaberg.migrate.run_document import RunId
+from deltaberg.migrate.source import DeltaSource, IcebergSource, Source, TableFormat, naming_target
 from deltaberg.migrate.target_root import target_root
 from deltaberg.translate.findings import Finding
 from deltaberg.translate.options import ConvertOptions
@@ -93,10 +94,11 @@ def sync(
     Raises Refused where a change cannot be carried, before anything is written; Conflict where the target or the source is
     not what the watermark says (exit 5). Leaves the target as it was when it fails.
     """
+    root = target_root(source, target)
     job = _Sync(
-        source=source,
+        source=naming_target(source, root, writes=True),
         to=TableFormat(to),
-        root=target_root(source, target),
+        root=root,
         options=options,
         squash=squash,
         clock_ms=time.time_ns() // 1_000_000 if clock_ms is None else clock_ms,
@@ -131,9 +133,9 @@ class _Sync:
             return self._create()
         options = self._options(held)
         self._before = before = self._watermark(held, position)
-        if before == position and self.to is TableFormat.ICEBERG:
+        if before.is_same_state(position) and self.to is TableFormat.ICEBERG:
             return self._result(held.metadata_location, before, position)
-        storage = RecordingStorage(self.source.storage)
+        storage = RecordingStorage(self.source.storage, RunId())
         try:
             return self._go_on(held, before, position, options, storage)
         except CommitStateUnknown:
@@ -142,7 +144,7 @@ class _Sync:
             storage.discard()
             if isinstance(error, Refused):
                 raise
-            made = refused_by_source(error, source=describe_source(self.source), to=self.to.value)
+            made = refused_by_source(error, source=describe_source(self.source), to=self.to.value, location=self.root)
             raise Refused(made, cause=error) from error
         except BaseException:
             storage.discard()
@@ -194,10 +196,10 @@ class _Sync:
             )
         if not held.untouched and not held.only_notes:
             raise self._drift(f"somebody else has committed to it since {before.describe()}")
-        if self.to is TableFormat.ICEBERG and (before.version or 0) > (position.version or 0):
-            raise self._drift(
-                f"it holds {before.describe()}, and the source ends at version {position.version}: it was rolled back"
-            )
+        if self.to is TableFormat.ICEBERG:
+            require_same_past(before, position, self.source, self.root)
+            if (before.version or 0) > (position.version or 0):
+                raise self._drift(f"it holds {before.describe()}, which is newer than version {position.version}")
         return before
 
     def _drift(self, reason: str) -> Conflict:
@@ -256,6 +258,7 @@ class _Sync:
             options_text=held.options_text,
             partition_timezone=options.partition_timezone,
             clock_ms=self.clock_ms,
+            run=storage.run,
         )
         return increment.design.findings, lambda: write_increment(increment, writer, squash=self.squash)
 
@@ -280,6 +283,7 @@ class _Sync:
             clock_ms=self.clock_ms,
             plan_name=held.plan_name,
             on_commit=storage.keep,
+            run=storage.run,
         )
         return (
             increment.design.findings,

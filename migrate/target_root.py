@@ -9,7 +9,7 @@ from deltaberg.errors import UsageError
 from deltaberg.iceberg.metadata_location import METADATA_FOLDER, is_metadata_file
 from deltaberg.iceberg.table import table_folder
 from deltaberg.migrate.locations import real_location
-from deltaberg.migrate.source import IcebergSource, Source
+from deltaberg.migrate.source import IcebergSource, Source, TableFormat
 from deltaberg.storage import GuardedStorage, Storage, StorageError, canonical_location, guarded, refuse_credentials
 
 ICEBERG_FOLDER: Final = "_iceberg"
@@ -25,6 +25,14 @@ def opened_folder(source: Source) -> str:
         return source.table.metadata.location.rstrip("/")
     location = source.location.rstrip("/") or "/"
     return table_folder(location) if is_metadata_file(location) else location
+
+
+def usual_root(location: str, to: TableFormat) -> str:
+    """Where the target of a table goes as far as the table's location tells: an Iceberg table may say that it is elsewhere."""
+    folder = location.rstrip("/")
+    if to is TableFormat.ICEBERG:
+        return f"{folder}/{ICEBERG_FOLDER}"
+    return folder.rpartition("/")[0].removesuffix(f"/{METADATA_FOLDER}") if is_metadata_file(folder) else folder
 
 
 def target_root(source: Source, target: str | None) -> str:

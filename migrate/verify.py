@@ -9,7 +9,7 @@ from typing import Any, Final
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from deltaberg.migrate.check import SHOWN, Check
+from deltaberg.migrate.check import SHOWN, Check, shares
 from deltaberg.migrate.plan import describe_source
 from deltaberg.migrate.source import Source
 from deltaberg.migrate.verify_bounds import bounds_check
@@ -114,15 +114,18 @@ def _file_checks(left: pa.Table, right: pa.Table) -> list[Check]:
     place = pc.index_in(right_places, value_set=left_places)
     own = right.filter(pc.is_null(place))
     foreign = own["location"].filter(pc.invert(pc.match_substring_regex(own["location"], _OWN_FILE)))
-    files = [f"file {each.as_py()} is in the target only" for each in foreign.slice(0, SHOWN)]
     missing = left.filter(pc.invert(pc.is_in(left_places, value_set=right_places)))
-    if not own.num_rows:
-        live = missing.filter(pc.less(missing["deleted"], missing["rows"]))
-        files += [f"file {each.as_py()} is in the source only" for each in live["location"].slice(0, SHOWN)]
+    missing = missing.filter(pc.less(missing["deleted"], missing["rows"]))["location"]
+    if len(foreign) < own.num_rows:
+        # In the place of these are files that were written anew.
+        missing = missing.slice(0, 0)
+    here, there = shares(len(missing), len(foreign))
+    files = [f"file {each.as_py()} is in the source only" for each in missing.slice(0, here)]
+    files += [f"file {each.as_py()} is in the target only" for each in foreign.slice(0, there)]
     shared = right.filter(pc.is_valid(place))
     mine = left.take(pc.drop_null(place))
     checks = [
-        Check.of("files", left.num_rows, files),
+        Check.of("files", left.num_rows, files, total=len(missing) + len(foreign)),
         _column_check("row counts of files", "rows", mine, shared),
         _column_check("deleted rows of files", "deleted", mine, shared),
     ]
@@ -139,4 +142,4 @@ def _column_check(name: str, column: str, left: pa.Table, right: pa.Table) -> Ch
         f"{mine['location']}: {mine[column]} in the source and {theirs[column]} in the target"
         for mine, theirs in zip(some.to_pylist(), others.to_pylist(), strict=True)
     ]
-    return Check.of(name, left.num_rows, differences)
+    return Check.of(name, left.num_rows, differences, total=pc.sum(unequal).as_py() or 0)

@@ -62,14 +62,15 @@ class _Range:
 def bounds_check(table: Source) -> Check:
     """Whether every bound encloses the values and every null count is the true one. Reads all data of the table."""
     differences: list[str] = []
-    compared = 0
+    compared = total = 0
     found = _iceberg_claims(table) if isinstance(table, IcebergSource) else _delta_claims(table)
     for claims, ranges in found:
         for claim in claims:
             compared += 1
-            if len(differences) < SHOWN:
-                differences.extend(_contradictions(claim, ranges[claim.column]))
-    return Check.of("bounds", compared, differences)
+            found_here = list(_contradictions(claim, ranges[claim.column]))
+            total += len(found_here)
+            differences.extend(found_here[: max(0, SHOWN - len(differences))])
+    return Check.of("bounds", compared, differences, total=total)
 
 
 def _contradictions(claim: _Claim, values: _Range) -> Iterator[str]:

@@ -12,7 +12,7 @@ import pyarrow.compute as pc
 from deltaberg.delta.add_path import location_array
 from deltaberg.delta.deletion_vector import descriptors
 from deltaberg.iceberg.live_files import data_files, delete_files
-from deltaberg.migrate.check import SHOWN, Check
+from deltaberg.migrate.check import Check, shares
 from deltaberg.migrate.source import DeltaSource, Source
 
 NAME: Final = "presence of files"
@@ -28,17 +28,18 @@ def presence_check(source: Source, target: Source) -> Check:
     own = theirs.filter(pa.array(~known))
     others_gone = target.storage.resolve_many(own.filter(pa.array(~target.storage.present(own))))
     shared = np.asarray(pc.is_in(gone_places, value_set=other_places))
-    missing = len(gone_places) + len(others_gone)
-    shown: list[str] = []
-    for files, listing in (
+    listings = (
         (gone_places.filter(pa.array(shared)), "the source and the target list"),
         (gone_places.filter(pa.array(~shared)), "the source lists"),
         (others_gone, "the target lists"),
-    ):
-        shown += [f"file {each} is missing, which {listing}" for each in files.slice(0, SHOWN - len(shown)).to_pylist()]
-    if missing > len(shown):
-        shown[-1:] = [f"{missing - len(shown) + 1:,} more files are missing"]
-    return Check(name=NAME, equal=not missing, compared=len(mine) + len(own), differences=tuple(shown))
+    )
+    shown = [
+        f"file {each} is missing, which {listing}"
+        for (files, listing), share in zip(listings, shares(*(len(files) for files, _ in listings)), strict=True)
+        for each in files.slice(0, share).to_pylist()
+    ]
+    missing = len(gone_places) + len(others_gone)
+    return Check.of(NAME, len(mine) + len(own), shown, total=missing)
 
 
 def listed_locations(source: Source) -> pa.Array:

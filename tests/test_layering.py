@@ -13,12 +13,13 @@ import pytest
 ROOT = Path(__file__).resolve().parent.parent
 
 # A layer and what of deltaberg it may import (besides itself). Everything not named here is the public layer, which may import all.
-FOUNDATION = {"errors", "redaction", "moment", "storage", "bitmap", "datafile", "__version__"}
+FOUNDATION = {"errors", "redaction", "moment", "keywords", "storage", "bitmap", "datafile", "__version__"}
 MAY_IMPORT = {
     "redaction": set(),
     "errors": {"redaction"},
     "moment": {"errors"},
-    "storage": {"errors", "redaction"},
+    "keywords": {"errors"},
+    "storage": {"errors", "redaction", "keywords"},
     "bitmap": {"errors"},
     "datafile": {"errors", "redaction", "storage", "bitmap"},
     "iceberg": FOUNDATION,

@@ -3,19 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
-from typing import Literal
+from dataclasses import dataclass, field, replace
+from functools import cache
+from typing import Any, Literal, TypedDict, get_type_hints
+
+from deltaberg.errors import UsageError
+from deltaberg.keywords import check_keywords
 
 ColumnMappingChoice = Literal["auto", "id", "name", "none"]
 FormerNames = Literal["refuse", "trust-ids", "rewrite"]
 History = Literal["latest", "all"]
 Engine = Literal["auto", "local", "spark"]
 IcebergCompat = Literal["none", "v1", "v2", "v3"]
+FormatVersion = Literal[1, 2, 3]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConvertOptions:
-    """The choices behind the flags of ``plan`` and ``convert``.
+    """The choices behind the flags of ``plan`` and ``convert``. Raises UsageError for a value that an option cannot have.
 
     format_version: Iceberg target: 1, 2 or 3; None takes the lowest that carries everything.
     history: ``latest`` makes one commit of the chosen state, ``all`` one commit a source commit.
@@ -32,7 +37,7 @@ class ConvertOptions:
         None: one file for each.
     """
 
-    format_version: int | None = None
+    format_version: FormatVersion | None = None
     history: History = "latest"
     strict: bool = False
     deep: bool = False
@@ -44,3 +49,40 @@ class ConvertOptions:
     iceberg_compat: IcebergCompat = "none"
     engine: Engine = "auto"
     target_file_size: int | None = None
+
+    def __post_init__(self) -> None:
+        check_keywords("Cannot convert", {name: getattr(self, name) for name in option_types()}, option_types())
+        if self.target_file_size is not None:
+            # NumPy's whole numbers have no JSON form.
+            object.__setattr__(self, "target_file_size", int(self.target_file_size))
+
+
+class OptionKeywords(TypedDict, total=False):
+    """``ConvertOptions`` as keywords of a function that has its engine already."""
+
+    format_version: FormatVersion | None
+    history: History
+    strict: bool
+    deep: bool
+    column_mapping: ColumnMappingChoice
+    derive_partition_columns: bool
+    former_names: FormerNames
+    type_mappings: Mapping[str, str]
+    partition_timezone: str
+    iceberg_compat: IcebergCompat
+    target_file_size: int | None
+
+
+@cache
+def option_types() -> Mapping[str, Any]:
+    """The type of each option."""
+    return get_type_hints(ConvertOptions)
+
+
+def chosen_options(options: ConvertOptions | None, keywords: Mapping[str, Any]) -> ConvertOptions:
+    """The options of a call, of which each may be in ``options`` or be a keyword. Raises UsageError where one is both."""
+    options, usual = options or ConvertOptions(), ConvertOptions()
+    for name in keywords:
+        if getattr(options, name) != getattr(usual, name):
+            raise UsageError(f"Cannot convert: {name} is given as a keyword and in options; leave one out")
+    return replace(options, **keywords)

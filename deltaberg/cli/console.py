@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import sys
 from typing import TYPE_CHECKING, Any
 
@@ -13,6 +14,8 @@ if TYPE_CHECKING:
     from rich.console import Console, RenderableType
     from rich.table import Table
 
+LONGEST_LINE = 1_000
+LONGEST_VALUE = 200
 # A pipe has no width: nothing wraps there, which is what grep and awk want.
 PIPE_WIDTH = 100_000
 
@@ -30,6 +33,25 @@ def stderr() -> Console:
     from rich.console import Console
 
     return Console(stderr=True, highlight=False, emoji=False, markup=False)
+
+
+def error_line(text: str) -> str:
+    """What stands on standard error of a text that may quote names and bytes of files: one line of printable characters, and
+    of LONGEST_LINE at most. Long values lose their middle first."""
+    line = "".join(each if each.isprintable() else repr(each)[1:-1] for each in text)
+    if len(line) > LONGEST_LINE:
+        line = re.sub(rf"\S{{{LONGEST_VALUE + 1},}}", lambda found: _without_middle(found[0], LONGEST_VALUE), line)
+    return _without_middle(line, LONGEST_LINE)
+
+
+def print_error(text: str) -> None:
+    """One line on standard error."""
+    print(f"deltaberg: {error_line(text)}", file=sys.stderr)
+
+
+def _without_middle(text: str, most: int) -> str:
+    end = (most - 1) // 2
+    return text if len(text) <= most else f"{text[: most - 1 - end]}…{text[-end:]}"
 
 
 def grid(*columns: str, right: tuple[str, ...] = ()) -> Table:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Literal, cast
 
 import typer
 
@@ -116,7 +116,7 @@ def conversion(
 
     return ConvertOptions(
         history=history,
-        format_version=format_version,
+        format_version=cast("Literal[1, 2, 3] | None", format_version),
         strict=strict,
         deep=deep,
         column_mapping=column_mapping,

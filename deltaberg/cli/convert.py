@@ -95,7 +95,7 @@ def convert(
 
 def warn(result: ConvertResult) -> None:
     """What was put right, what was removed and what went wrong after the commit, one line each on standard error."""
-    from deltaberg.cli.console import stderr
+    from deltaberg.cli.console import print_error, stderr
 
     err = stderr()
     for location in result.repaired:
@@ -103,7 +103,7 @@ def warn(result: ConvertResult) -> None:
     for location in result.removed:
         err.print(f"deltaberg: removed, left by an unfinished conversion: {location}", soft_wrap=True)
     for item in result.warnings:
-        err.print(f"deltaberg: warning: {item.code}: {item.what}: {item.reason} {item.remedy}", soft_wrap=True)
+        print_error(f"warning: {item.code}: {item.what}: {item.reason} {item.remedy}")
 
 
 def show(result: ConvertResult) -> None:

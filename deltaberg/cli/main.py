@@ -16,6 +16,7 @@ import typer
 import typer.main
 
 from deltaberg import __version__
+from deltaberg.cli.console import print_error, print_json
 from deltaberg.cli.convert import convert
 from deltaberg.cli.history import history
 from deltaberg.cli.inspect import inspect
@@ -142,10 +143,8 @@ def _failed(invocation: Invocation, text: str, error: BaseException, code: int) 
     text = redacted(text)
     if invocation.verbose:
         print(redacted("".join(traceback.format_exception(error))), file=sys.stderr, end="")
-    print(f"deltaberg: {text}", file=sys.stderr)
+    print_error(text)
     if invocation.json:
-        from deltaberg.cli.console import print_json
-
         known = {name: getattr(error, name, None) for name in ("table", "version", "path", "feature")}
         if isinstance(error, Interrupted):
             known["outcome"] = error.outcome

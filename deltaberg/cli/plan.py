@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from typing import TYPE_CHECKING, Any
 
 import typer
@@ -51,14 +50,14 @@ def plan(
 
     What is shared, translated, rewritten and refused. Writes nothing.
 
-    Exit code 3 when the conversion would be refused.
+    Exit codes as of deltaberg convert: 3 when it would be refused, 5 when the target holds another table or was changed.
 
     \b
     Example:
       deltaberg plan warehouse/flights --to iceberg --format-version 2
     """
     from deltaberg import api
-    from deltaberg.cli.console import print_json, stdout
+    from deltaberg.cli.console import print_error, print_json, stdout
 
     result = api.plan(
         source,
@@ -92,32 +91,37 @@ def plan(
     else:
         show(result, stdout())
     if result.refused:
-        print(f"deltaberg: {refusal(result)}", file=sys.stderr)
+        print_error(refusal(result))
         raise typer.Exit(Unsupported.exit_code)
 
 
 def show(result: Plan, out: Console) -> None:
-    """From what to what, the files in numbers, then one block for each finding, the gravest first."""
+    """From what to what, the files in numbers where they were looked at, then one block for each finding, the gravest first."""
     from rich.text import Text
 
     from deltaberg.cli.console import count, deletes, facts, plural, size
 
     out.print(Text.assemble((f"{table_name(result.source)}", "bold"), " → ", (f"{table_name(result.target)}", "bold")))
+    measured = {
+        "files": f"{plural(result.files, 'data file')}, {size(result.bytes)}, {plural(result.rows, 'row')}",
+        "shared": f"{count(result.shared_files)} as they are",
+        "rewritten": rewriting(result),
+        "deletes": deletes(result.deletes) or "none",
+    }
     out.print(
         facts(
             {
                 "source": str(result.source.get("location", "")),
-                "target": str(result.target.get("location") or ""),
-                "files": f"{plural(result.files, 'data file')}, {size(result.bytes)}, {plural(result.rows, 'row')}",
-                "shared": f"{count(result.shared_files)} as they are",
-                "rewritten": rewriting(result),
-                "deletes": deletes(result.deletes) or "none",
+                "target": str(result.target["location"]),
+                **(measured if result.measured else {}),
                 **details(result.target),
             }
         )
     )
     items = sorted(result.items, key=lambda item: _ORDER.index(item.severity))
-    if not items:
+    if result.target.get("state") == "current":
+        out.print(Text("  current already: nothing to write", style="green"))
+    elif not items:
         out.print(Text("  nothing to report: everything is carried exactly", style="green"))
     for item in items:
         touched = f"  ({plural(item.files, 'file')})" if item.files else ""
@@ -157,7 +161,12 @@ def details(target: dict[str, Any]) -> dict[str, str]:
     """What was chosen for the target, in words."""
     shown = {}
     for key, value in target.items():
-        if key in {"format", "location", "version", "snapshot_id", "format_version"} or value in (None, "", [], {}):
+        if key in {"format", "location", "version", "snapshot_id", "format_version", "state"} or value in (
+            None,
+            "",
+            [],
+            {},
+        ):
             continue
         if isinstance(value, bool):
             text = "yes" if value else "no"

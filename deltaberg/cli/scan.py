@@ -47,7 +47,7 @@ def scan(
 
     They come in no particular order. Variant is written as JSON text, geometry and geography as WKB, uuid as 16 bytes.
 
-    Exit code 2 when F has the extension of another format than Parquet.
+    Exit code 2 when F has the extension of another format than Parquet, or is - (standard output).
 
     \b
     Example:
@@ -82,6 +82,11 @@ def scan(
 
 def check_extension(out: str) -> None:
     """Raise UsageError for a file name that promises something else than Parquet."""
+    if out == "-":
+        raise UsageError(
+            "Cannot write -: --out writes a Parquet file, which needs a place to be written to; give a file name, or leave "
+            "--out out and take --json for rows on standard output"
+        )
     extension = os.path.splitext(out)[1]
     if extension.lower() not in PARQUET_EXTENSIONS:
         raise UsageError(
@@ -91,10 +96,15 @@ def check_extension(out: str) -> None:
 
 
 def column_names(text: str) -> tuple[str, ...]:
-    """The names in ``a,b``; a name that holds a comma is quoted as in CSV: ``a,"b,c"``."""
+    """The names in ``a,b``; a name that holds a comma is quoted as in CSV: ``a,"b,c"``. Raises UsageError for an empty one."""
     import csv
 
-    return tuple(next(csv.reader([text], skipinitialspace=True), ()))
+    names = tuple(next(csv.reader([text], skipinitialspace=True), ()))
+    if not names or "" in names:
+        raise UsageError(
+            f"Cannot read the columns {text!r}: expected names such as a,b; leave --columns out for all of them"
+        )
+    return names
 
 
 def write(selected: TableScan, out: str, *, json: bool) -> None:

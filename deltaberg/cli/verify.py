@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
@@ -56,7 +55,7 @@ def verify(
       deltaberg verify warehouse/flights warehouse/flights/_iceberg --rows
     """
     from deltaberg import api
-    from deltaberg.cli.console import print_json
+    from deltaberg.cli.console import print_error, print_json
     from deltaberg.cli.progress import ProgressBar
 
     with ProgressBar("verify") as bar:
@@ -82,7 +81,7 @@ def verify(
     else:
         show(report)
     if not report.equal:
-        print(f"deltaberg: {redacted(difference(report))}", file=sys.stderr)
+        print_error(redacted(difference(report)))
         raise typer.Exit(VerificationFailed.exit_code)
 
 

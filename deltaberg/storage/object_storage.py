@@ -28,8 +28,14 @@ def open_storage(*, relocate: Mapping[str, str] = _NOTHING, options: Mapping[str
     """A Storage for local paths, ``file:`` URLs and every URL of obstore.
 
     ``relocate`` maps location prefixes to where they now are (``deltaberg.storage.location.Relocation``);
-    ``options`` configures the object stores. Raises StorageError for a prefix that cannot be a location.
+    ``options`` configures the object stores. Raises StorageError for a prefix that cannot be a location, UsageError for an
+    option that no store knows.
     """
+    if options:
+        # Nothing of it is needed for local files.
+        from deltaberg.storage.store_options import check_options
+
+        check_options(options)
     return ObjectStorage(Relocation(relocate), options)
 
 

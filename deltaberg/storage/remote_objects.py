@@ -7,7 +7,7 @@ import os
 import uuid
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
 import obstore
 import pyarrow as pa
@@ -24,6 +24,7 @@ from deltaberg.redaction import redacted
 from deltaberg.storage.errors import AlreadyExists, ConditionIgnored, NotFound, NotSent, PermissionDenied, StorageError
 from deltaberg.storage.protocol import Chunk
 from deltaberg.storage.store_name import root_and_key
+from deltaberg.storage.store_options import options_for, panics_told
 
 if TYPE_CHECKING:
     from obstore.store import ObjectStore
@@ -40,8 +41,8 @@ PROBE_PREFIX = "_deltaberg/probe-"
 class RemoteObjects:
     """The operations of ``Storage`` on URLs. One store per bucket, container or host, made at first use.
 
-    ``options`` are obstore's configuration keys (``aws_region``, ``azure_storage_account_name`` ...); the environment
-    gives what they leave out.
+    ``options`` are obstore's configuration keys (``aws_region``, ``azure_storage_account_name``, ``allow_http`` ...); each
+    store takes those that it knows, and the environment gives what they leave out.
     """
 
     def __init__(self, options: Mapping[str, str]) -> None:
@@ -223,7 +224,7 @@ class RemoteObjects:
         if scheme == "memory":
             return MemoryStore()
         with _told("open", url):
-            return from_url(root, config=cast("Any", self._options or None))
+            return from_url(root, **options_for(root, self._options))
 
 
 class _Object(io.RawIOBase):
@@ -300,7 +301,8 @@ def _milliseconds(moment: Any) -> int:
 def _told(verb: str, url: str) -> Iterator[None]:
     """Say in our own words what the store refused."""
     try:
-        yield
+        with panics_told(verb, url):
+            yield
     except FileNotFoundError as error:
         raise NotFound(f"Cannot {verb} {url}: no such file", path=url) from _showable(error)
     except (AlreadyExistsError, PreconditionError) as error:

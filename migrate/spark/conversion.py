@@ -4,18 +4,23 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from deltaberg.errors import error_context
+from deltaberg.keywords import check_keywords
 from deltaberg.migrate.convert import ConvertResult
 from deltaberg.migrate.convert import convert as run_conversion
 from deltaberg.migrate.engine import Progress
 from deltaberg.migrate.source import TableFormat, open_source
+from deltaberg.migrate.spark.request_types import REQUEST_TYPES
 from deltaberg.storage import absolute_location, open_storage
-from deltaberg.translate.options import ConvertOptions
+from deltaberg.translate.options import ConvertOptions, OptionKeywords, chosen_options, option_types
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+    from typing_extensions import Unpack
+
+_TYPES: Final = {**REQUEST_TYPES, **{name: option_types()[name] for name in OptionKeywords.__annotations__}}
 
 
 def convert(
@@ -33,14 +38,33 @@ def convert(
     storage_options: Mapping[str, str] | None = None,
     allow_locations: Iterable[str] = (),
     progress: Progress | None = None,
+    **choices: Unpack[OptionKeywords],
 ) -> ConvertResult:
     """Write the table of the other format; same plan, same result as ``deltaberg.convert``, the work done in tasks.
 
-    session: classic or Connect, from Spark 3.5 on; it is neither configured nor stopped. Locations are those of
-    executors and driver alike; credentials come from ``storage_options`` or the environment of each. allow_locations: as
-    ``deltaberg.convert`` has it.
+    options: each of them may be a keyword instead, as in ``deltaberg.convert``. session: classic or Connect, from Spark 3.5
+    on; it is neither configured nor stopped. Locations are those of executors and driver alike; credentials come from
+    ``storage_options`` or the environment of each. allow_locations: as ``deltaberg.convert`` has it.
     Raises like ``deltaberg.convert``, and EngineUnavailable, EngineFailed for what Spark lacks or gave up.
     """
+    check_keywords(
+        "Cannot convert",
+        {
+            "source": source,
+            "to": to,
+            "target": target,
+            "options": options,
+            "version": version,
+            "snapshot_id": snapshot_id,
+            "ref": ref,
+            "as_of_ms": as_of_ms,
+            "relocate": relocate,
+            "storage_options": storage_options,
+            "progress": progress,
+            **choices,
+        },
+        _TYPES,
+    )
     location = absolute_location(os.fspath(source))
     wanted = TableFormat(to)
     with error_context(table=location):
@@ -58,7 +82,7 @@ def convert(
             opened,
             to=wanted,
             target=None if target is None else absolute_location(os.fspath(target)),
-            options=options,
+            options=chosen_options(options, choices),
             progress=progress,
             session=session,
         )

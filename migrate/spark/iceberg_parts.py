@@ -309,7 +309,10 @@ class IcebergTranslation:
         parts = [each.result for each in done]
         if any_repeated(self._staging.storage, [part.paths for part in parts]):
             raise Refused.because(
-                Finding(code=FILE_LISTED_TWICE, what="data files"), source=describe_source(writer.source), to="delta"
+                Finding(code=FILE_LISTED_TWICE, what="data files"),
+                source=describe_source(writer.source),
+                to="delta",
+                location=writer.root,
             )
         self._check_vectors(sum(part.vectors for part in parts))
         snapshot = self._snapshot

@@ -7,19 +7,21 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from typing import TYPE_CHECKING, Any, Final, Literal
 
 from deltaberg.errors import Conflict, DeltabergError, Unsupported, UsageError, VerificationFailed, error_context
+from deltaberg.keywords import check_keywords
 from deltaberg.migrate.convert import ConvertResult, convert
 from deltaberg.migrate.plan_document import Plan
 from deltaberg.migrate.refusal import Refused, refusing_unopened
 from deltaberg.migrate.source import Source, TableFormat, open_source
+from deltaberg.migrate.spark.request_types import REQUEST_TYPES
 from deltaberg.migrate.spark.session import spark_session
 from deltaberg.migrate.spark.shipping import ship_package
 from deltaberg.migrate.spark.verify_rows import spark_rows_check
 from deltaberg.migrate.spark.work import SparkWork, cancel_jobs
-from deltaberg.migrate.target_root import ICEBERG_FOLDER, target_root
+from deltaberg.migrate.target_root import target_root, usual_root
 from deltaberg.migrate.verify import VerifyReport, verify
 from deltaberg.redaction import redacted
 from deltaberg.storage import Storage, canonical_location, open_storage
@@ -67,17 +69,23 @@ class TableRequest:
     storage_options: Mapping[str, str] = field(default_factory=dict, repr=False)
     allow_locations: Sequence[str] = ()
 
+    def __post_init__(self) -> None:
+        check_keywords(
+            "Cannot take on a table", {each.name: getattr(self, each.name) for each in fields(self)}, REQUEST_TYPES
+        )
+        object.__setattr__(self, "to", TableFormat(self.to))
+
     @property
     def target_place(self) -> str:
         """Where the target goes, as far as the request tells."""
-        usual = f"{self.source.rstrip('/')}/{ICEBERG_FOLDER}" if self.to is TableFormat.ICEBERG else self.source
-        return open_storage(relocate=self.relocate).resolve(self.target or usual).rstrip("/")
+        place = self.target or usual_root(self.source, self.to)
+        return open_storage(relocate=self.relocate).resolve(place).rstrip("/")
 
     def open_source(self) -> Source:
         """Raises Refused, with a plan, for a source that cannot be opened, as ``deltaberg.convert`` does; else like
         ``open_source``."""
         canonical_location(self.source)
-        with refusing_unopened(self.source, to=self.to.value):
+        with refusing_unopened(self.source, to=self.to.value, target=self.target):
             return open_source(
                 self.source,
                 self._storage(),

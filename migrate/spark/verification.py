@@ -7,8 +7,10 @@ from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING
 
 from deltaberg.errors import error_context
+from deltaberg.keywords import check_keywords
 from deltaberg.migrate.engine import Progress, rows_checker
 from deltaberg.migrate.source import TableFormat, open_source
+from deltaberg.migrate.spark.request_types import REQUEST_TYPES
 from deltaberg.migrate.verify import VerifyReport
 from deltaberg.migrate.verify import verify as compare
 from deltaberg.storage import absolute_location, open_storage
@@ -39,6 +41,24 @@ def verify(
     to: the target's format. version, snapshot_id, ref, as_of_ms: the state of the source. session: as for ``convert``.
     Differences are reported, not raised. Raises like ``deltaberg.verify``, and EngineUnavailable, EngineFailed.
     """
+    check_keywords(
+        "Cannot verify",
+        {
+            "source": source,
+            "target": target,
+            "to": to,
+            "rows": rows,
+            "bounds": bounds,
+            "version": version,
+            "snapshot_id": snapshot_id,
+            "ref": ref,
+            "as_of_ms": as_of_ms,
+            "relocate": relocate,
+            "storage_options": storage_options,
+            "progress": progress,
+        },
+        REQUEST_TYPES,
+    )
     wanted = TableFormat(to)
     storage = open_storage(relocate=relocate or {}, options=storage_options or {})
     allowed = tuple(allow_locations)

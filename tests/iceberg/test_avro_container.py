@@ -17,6 +17,7 @@ from deltaberg.iceberg.avro_container import (
     read_long,
 )
 from deltaberg.iceberg.errors import CorruptMetadata, UnsupportedIcebergFeature
+from deltaberg.iceberg.unpacked_size import UnpackLimit
 
 SYNC = bytes(range(16))
 SCHEMA = {"type": "record", "name": "r", "fields": [{"name": "a", "type": "long"}]}
@@ -85,7 +86,7 @@ def test_a_snappy_length_is_not_believed():
 
 @pytest.mark.parametrize("codec", [codec for codec in CODECS if codec not in ("null", "snappy")])
 def test_a_block_that_expands_beyond_the_limit_is_refused(codec, monkeypatch):
-    monkeypatch.setattr(avro_codec, "MAX_BLOCK_BYTES", 1 << 16)
+    monkeypatch.setattr(avro_codec, "AVRO_BLOCK", UnpackLimit(free=1 << 16, most=1 << 16))
     monkeypatch.setattr(avro_codec, "_HARMLESS", 0)
     assert decompress(codec, compress(codec, bytes(1 << 16))) == bytes(1 << 16)
     with pytest.raises(CorruptMetadata, match="would exceed"):

@@ -407,12 +407,6 @@ def test_bytes_that_are_no_metadata_are_refused(data: bytes, message: str) -> No
     assert caught.value.path == "v1.metadata.json"
 
 
-def test_metadata_that_inflates_without_end_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("deltaberg.iceberg.table_metadata_json._MAX_INFLATED", 1 << 16)
-    with pytest.raises(CorruptMetadata, match="inflates to more than"):
-        read_metadata(gzip.compress(b" " * (1 << 20)))
-
-
 def test_what_a_version_cannot_say_is_not_written() -> None:
     metadata = metadata_from_json(document(1))
     with pytest.raises(InvalidIcebergRequest, match="the table has no UUID"):

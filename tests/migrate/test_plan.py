@@ -417,7 +417,7 @@ class TestEveryOptionCounts:
             made = plan(opened(folder), to="iceberg", options=ConvertOptions(format_version=version))
             assert made.target["format_version"] == version
         for version in (0, 4):
-            with pytest.raises(UsageError, match="expected 1, 2 or 3"):
+            with pytest.raises(UsageError, match="must be one of 1, 2, 3"):
                 plan(opened(folder), to="iceberg", options=ConvertOptions(format_version=version))
 
     def test_partition_timezone(self, tmp_path: Path, opened: Any, iceberg_rows: Any) -> None:

@@ -195,9 +195,32 @@ def test_many_files_that_are_gone_are_counted(tmp_path: Path, write_delta: Any, 
     for file in files[1:]:
         file.unlink()
     lines = failed(verify(opened(tmp_path / "t"), opened(target)))["presence of files"]
-    assert len(lines) == 5
-    assert lines[-1] == "4 more files are missing"
+    assert len(lines) == 6
+    assert lines[-1] == "and 3 more"
     assert {line.split()[1] for line in lines[:-1]} < {str(file) for file in files[1:]}
+
+
+def test_of_each_side_some_files_are_named_and_the_rest_is_counted(
+    tmp_path: Path, write_delta: Any, write_iceberg_file: Any, opened: Any
+) -> None:
+    for each in range(9):
+        write_delta(pa.table({"id": [each]}), tmp_path / "t")
+    target = convert(opened(tmp_path / "t"), to="iceberg").target
+    table = Table.open(target, open_storage())
+    snapshot = table.metadata.current_snapshot
+    gone = pa.Table.from_batches(list(data_files(table, snapshot))).combine_chunks().to_batches()[0].slice(0, 8)
+    new = [
+        write_iceberg_file(str(tmp_path / f"e{each}"), table.metadata.schema, pa.table({"id": [each]}), UNPARTITIONED)
+        for each in range(6)
+    ]
+    with table.transaction() as transaction:
+        transaction.snapshot("overwrite").delete_files(gone)
+        for entry in new:
+            transaction.snapshot("append").add_files(entry, 0)
+        transaction.commit()
+    lines = failed(verify(opened(tmp_path / "t"), opened(target)))["files"]
+    assert [line.partition(" is in the ")[2] for line in lines[:5]] == ["source only"] * 3 + ["target only"] * 2
+    assert lines[5:] == ("and 9 more",)
 
 
 def test_a_file_too_many(

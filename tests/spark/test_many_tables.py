@@ -302,7 +302,7 @@ def test_a_list_of_tables_gives_every_choice_of_the_command() -> None:
         ('[{"to": "delta"}]', "table 1: source is missing"),
         ('[{"source": "/x", "to": "hudi"}]', 'to must be one of iceberg, delta, found "hudi"'),
         ('[{"source": "/x", "to": "delta", "strict": "yes"}]', 'strict must be true or false, found "yes"'),
-        ('[{"source": "/x", "to": "delta", "version": true}]', "version must be a whole number or null, found true"),
+        ('[{"source": "/x", "to": "delta", "version": true}]', "version must be a whole number, found true"),
         ('[{"source": "/x", "to": "delta", "relocate": ["a"]}]', "relocate must be an object of texts"),
         ('[{"source": "/x", "to": "delta", "engine": "local"}]', "unknown key engine"),
         ('[{"source": "/x", "to": "delta", "as_of": "soon"}]', "Cannot read the moment 'soon'"),

@@ -356,3 +356,14 @@ class TestASourceThatCannotBeRead:
             outcome = command(verb, delta_folder, "--to", "iceberg")
             assert outcome.code == 1
             assert "permission denied" in outcome.err
+
+
+@pytest.mark.parametrize("to", ["iceberg", "delta"])
+def test_a_plan_tells_no_numbers_of_what_was_not_looked_at(command: Any, tmp_path: Path, to: str) -> None:
+    outcome = command("plan", tmp_path, "--to", to)
+    assert outcome.code == 3
+    place = f"{tmp_path}/_iceberg" if to == "iceberg" else str(tmp_path)
+    lines = [line.split(maxsplit=1) for line in outcome.out.splitlines() if line.startswith("  ") and line[2] != " "]
+    assert lines == [["source", str(tmp_path)], ["target", place]]
+    document = command("plan", tmp_path, "--to", to, "--target", tmp_path / "t", "--json").document
+    assert (document["measured"], document["target"]) == (False, {"format": to, "location": f"{tmp_path}/t"})

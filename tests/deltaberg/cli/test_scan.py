@@ -51,6 +51,23 @@ def test_parquet_has_these_extensions_or_none(command: Any, delta_folder: Path, 
     assert pq.read_table(tmp_path / name).num_rows == 4
 
 
+def test_standard_output_is_no_parquet_file(
+    command: Any, delta_folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    outcome = command("scan", delta_folder, "--out", "-")
+    assert (outcome.code, outcome.out) == (2, "")
+    assert "leave --out out and take --json for rows on standard output" in outcome.err
+    assert not (tmp_path / "-").exists()
+
+
+@pytest.mark.parametrize("columns", ["", " ", "id,", ",", "id,,name"])
+def test_columns_without_a_name_are_a_usage_error(command: Any, delta_folder: Path, columns: str) -> None:
+    outcome = command("scan", delta_folder, "--columns", columns)
+    assert (outcome.code, outcome.out) == (2, "")
+    assert f"Cannot read the columns {columns!r}: expected names such as a,b" in outcome.err
+
+
 def test_json_is_one_document_with_every_row(command: Any, folder: Path) -> None:
     document = command("scan", folder, "--json").document
     assert document["format"] == ("iceberg" if folder.name == "items" else "delta")
