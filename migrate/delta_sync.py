@@ -37,7 +37,7 @@ from deltaberg.migrate.delta_writer import VOUCHED, DeltaWriter, WrittenDelta
 from deltaberg.migrate.footers import FooterSurvey
 from deltaberg.migrate.locations import real_locations
 from deltaberg.migrate.outside_files import outside_of
-from deltaberg.migrate.position import POSITION_KEY, Position
+from deltaberg.migrate.position import POSITION_KEY, Position, schema_fingerprint
 from deltaberg.migrate.snapshot_line import SnapshotLine, line_of
 from deltaberg.migrate.source import IcebergSource
 from deltaberg.migrate.vector_copy import Vector
@@ -138,6 +138,7 @@ def watermark_at(watermark: Position, pending: PendingSnapshot) -> Position:
         watermark,
         version=None if snapshot is None else snapshot.snapshot_id,
         schema_id=pending.schema.schema_id,
+        fingerprint=schema_fingerprint(pending.schema),
     )
 
 

@@ -197,7 +197,8 @@ class _Sync:
         if not held.untouched and not held.only_notes:
             raise self._drift(f"somebody else has committed to it since {before.describe()}")
         if self.to is TableFormat.ICEBERG:
-            require_same_past(before, position, self.source, self.root)
+            if not before.is_same_state(position):
+                require_same_past(before, position, self.source, self.root)
             if (before.version or 0) > (position.version or 0):
                 raise self._drift(f"it holds {before.describe()}, which is newer than version {position.version}")
         return before
