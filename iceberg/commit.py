@@ -122,11 +122,29 @@ def commit_to_catalog(
         )
     except CommitStateUnknown:
         raise
+    except IcebergConflict as error:
+        if not _points_here(catalog, location, error):
+            intent.ended(location, stands=False)
+            raise
+        current = location
     except DeltabergError:
         intent.ended(location, stands=False)
         raise
     intent.ended(location, stands=True)
     return current
+
+
+def _points_here(catalog: CatalogTable, location: str, conflict: IcebergConflict) -> bool:
+    """Whether a catalog that reports a conflict has this very file: a client repeated a request whose answer was lost."""
+    try:
+        return catalog.current() == location
+    except DeltabergError as error:
+        raise IcebergCommitStateUnknown(
+            f"Cannot tell whether the commit of {location} took place: the catalog reports a conflict "
+            f"({conflict.message}) and cannot be asked whose ({error.message}); look whether it has that file, and "
+            "delete nothing",
+            path=location,
+        ) from conflict
 
 
 def commit_waits(shortest_ms: int, longest_ms: int) -> Iterator[float]:

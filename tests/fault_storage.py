@@ -277,11 +277,11 @@ def survive_every_fault(
     leaves no file; whatever else happened, the table reads as before or as after, and where it reads as before, the work
     can be done again.
     """
-    faults = 0
+    faults, before = 0, None
     for storage in every_fault(mode):
         root = os.path.join(folder, f"t{faults}")
         prepare(root)
-        before, files = state(root), files_below(root)
+        before, files = state(root) if not faults else before, files_below(root)
         raised: BaseException | None = None
         try:
             work(storage, root)

@@ -35,7 +35,7 @@ class Pointer:
     def __init__(self) -> None:
         self.location: str | None = None
         self.commits: list[CatalogCommit] = []
-        self.failure: Exception | None = None
+        self.failure: BaseException | None = None
         self.swap_before_failing = False
 
     def current(self) -> str | None:
@@ -147,6 +147,44 @@ def test_an_unknown_outcome_leaves_every_file_alone(
         appended(table, data_files.write(SCHEMA, rows(1)))
     assert len(names(table, ".avro")) == 2
     assert len(names(table, ".metadata.json")) == 2
+    assert ids_of(Table.of_catalog(catalog, open_storage())) == ([1] if happened else [])
+
+
+def test_a_conflict_with_oneself_is_a_commit(table: Table, catalog: Pointer, data_files: Any) -> None:
+    """A client repeats its request when the answer is lost, and is told that the table has changed."""
+    catalog.failure = IcebergConflict("Cannot swap the pointer: it has moved")
+    catalog.swap_before_failing = True
+    after = appended(table, data_files.write(SCHEMA, rows(1)))
+    assert (ids_of(after), after.metadata_location) == ([1], catalog.location)
+    assert len(catalog.commits) == 2
+
+
+def test_a_conflict_with_whom_cannot_be_learnt_leaves_every_file_alone(
+    table: Table, catalog: Pointer, data_files: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def silent() -> str:
+        raise IcebergError("no answer")
+
+    transaction = table.transaction(PATIENT)
+    transaction.snapshot("append").add_files(data_files.write(SCHEMA, rows(1)))
+    catalog.failure = IcebergConflict("Cannot swap the pointer: it has moved")
+    monkeypatch.setattr(catalog, "current", silent)
+    with pytest.raises(IcebergCommitStateUnknown, match=r"cannot be asked whose \(no answer\)"):
+        transaction.commit()
+    assert len(names(table, ".avro")) == 2
+
+
+@pytest.mark.parametrize("happened", [True, False])
+def test_an_interrupt_while_the_catalog_is_asked_leaves_every_file_alone(
+    table: Table, catalog: Pointer, data_files: Any, happened: bool
+) -> None:
+    catalog.failure = KeyboardInterrupt()
+    catalog.swap_before_failing = happened
+    with table.transaction(PATIENT) as transaction:
+        transaction.snapshot("append").add_files(data_files.write(SCHEMA, rows(1)))
+        with pytest.raises(KeyboardInterrupt):
+            transaction.commit()
+    assert len(names(table, ".avro")) == 2
     assert ids_of(Table.of_catalog(catalog, open_storage())) == ([1] if happened else [])
 
 
