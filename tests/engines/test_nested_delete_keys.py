@@ -46,7 +46,7 @@ def test_spark_keeps_a_row_whose_struct_is_null_where_the_specification_deletes_
     with table.transaction() as transaction:
         transaction.snapshot("delete").add_files(entry, 0)
         transaction.commit()
-    # Spark keeps the keys of the first query, in the shape of its columns, for all later ones: this one reads them all.
+    # The first query of the table, and of all columns: later ones of others were seen to delete other rows.
     by_spark = query("SELECT * FROM ice.keys.nested ORDER BY id")["id"].to_pylist()
     done = deltaberg.convert(folder, to="delta", target=tmp_path / "target")
     assert "equality-deletes-nested" in {item.code for item in done.plan.items}
