@@ -199,7 +199,7 @@ def _shape(mapping: ColumnMapping, partition_columns: tuple[str, ...]) -> Shape:
 def _break(before: Shape, after: Shape, format_version: int) -> str | None:
     """Why Iceberg cannot follow a change of the schema; None where it can."""
     if before[1] != after[1]:
-        return "changes the partition columns"
+        return "changes the partition columns, and deltaberg gives one history one partitioning"
     kinds = [{physical_name(each): each.type for each in schema.fields} for schema, _ in (before, after)]
     if any(isinstance(kinds[0][name], DateType) and kinds[0][name] != kinds[1][name] for name in before[1]):
         return "changes the type of a partition column in a way that would change its values"

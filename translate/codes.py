@@ -485,10 +485,11 @@ EQUALITY_DELETES_NESTED: Final = Code(
     name="equality-deletes-nested",
     severity=Severity.INFO,
     to=_DELTA,
-    reason="Equality deletes compare a field of a struct. Where the struct is null, so is the field, by the specification, and a key of "
-    "null deletes the row; Spark's Iceberg connector tells a null struct from one that holds a null, and keeps the row.",
-    remedy="Nothing to do if the specification is what counts; else compare the rows that Spark reads, and compact the source with "
-    "Spark before (rewrite_data_files).",
+    reason="Equality deletes compare a field of a struct that may be null. By the specification the field of a null struct is null, and "
+    "a key of null deletes the row, in the target, too. Spark's Iceberg connector (1.12) tells a null struct from one that holds a "
+    "null, and keeps the row.",
+    remedy="Nothing to do where the specification counts; where Spark's rows do, have Spark compact the source before "
+    "(rewrite_data_files).",
     example="equality deletes on `place.town`, and rows whose `place` is null",
 )
 
@@ -532,9 +533,11 @@ HISTORY_TRUNCATED: Final = Code(
     name="history-truncated",
     severity=Severity.WARNING,
     to=_BOTH,
-    reason="Older versions cannot be built any more; history starts at the first that is whole.",
-    remedy="Nothing to do.",
-    example="a Delta table whose log was cleaned up, an Iceberg table after expire_snapshots",
+    reason="Older versions are left out: their files or log entries are gone, or the history of one target cannot follow a change "
+    "that came after them. It starts at the first version behind that.",
+    remedy="Nothing to do; an older version that is still there can be converted alone (--version, --snapshot-id) to another --target.",
+    example="a Delta table whose log was cleaned up or that was replaced with other partition columns, an Iceberg table after "
+    "expire_snapshots",
 )
 REFS: Final = Code(
     name="refs-recorded",
