@@ -45,14 +45,14 @@ def write_checksum(storage: Storage, log_folder: str, state: CommittedState, *, 
     if not begins:
         try:
             found = json.loads(storage.get(f"{log_folder}/{checksum_name(state.version - 1)}"))
-        except (StorageError, ValueError, RecursionError):
+        except (StorageError, MemoryError, ValueError, RecursionError):
             return False
         if not isinstance(found, dict) or not all(_is_count(found.get(key)) for key in ("numFiles", "tableSizeBytes")):
             return False
         before = found
-    content = json.dumps(_members(state, before, first=begins), separators=(",", ":"), ensure_ascii=False).encode()
     location = f"{log_folder}/{checksum_name(state.version)}"
-    with suppress(StorageError):  # nobody can write it
+    with suppress(StorageError, MemoryError):  # nobody can write it
+        content = json.dumps(_members(state, before, first=begins), separators=(",", ":"), ensure_ascii=False).encode()
         try:
             storage.put_if_absent(location, content)
         except AlreadyExists:

@@ -331,9 +331,9 @@ class TableInParts:
 
     def _finish(self, last: LastCheckpoint) -> None:
         """The table stands; without these it only reads more slowly."""
-        with suppress(StorageError):
+        with suppress(StorageError, MemoryError):
             self._storage.delete(self._commit(0))
-        with suppress(StorageError):
+        with suppress(StorageError, MemoryError):
             point_to(self._storage, self._log, last)
 
     def abandon(self) -> bool:

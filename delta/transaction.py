@@ -335,7 +335,7 @@ class Transaction:
             return CheckpointAttempt()
         try:
             return CheckpointAttempt(written=self.checkpoint())
-        except (DeltabergError, pa.ArrowException, OSError) as error:
+        except (DeltabergError, pa.ArrowException, MemoryError, OSError) as error:
             return CheckpointAttempt(failure=error)
 
     def _put(self, plan: PlannedCommit, expected_version: int | None, attempts: int) -> CommittedState:

@@ -81,7 +81,7 @@ def _write_hint(storage: Storage, folder: str, version: int) -> None:
     """Move the version hint; it is only a hint, and the commit stands without it."""
     try:
         storage.put(join_location(folder, VERSION_HINT), str(version).encode())
-    except StorageError:
+    except (StorageError, MemoryError):
         return
 
 

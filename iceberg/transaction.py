@@ -476,7 +476,7 @@ class Transaction:
     ) -> Table:
         """The new table, after files of former attempts and trimmed metadata files have been deleted."""
         self._closed = True
-        with suppress(StorageError):  # the commit stands, whatever becomes of what it does not need
+        with suppress(StorageError, MemoryError):  # the commit stands, whatever becomes of what it does not need
             used = {location}
             for update in updates:
                 if isinstance(update, AddSnapshot):

@@ -21,6 +21,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from deltaberg.errors import CommitStateUnknown, DeltabergError
 from deltaberg.storage import AlreadyExists, FileInfo, PermissionDenied, Storage, StorageError, open_storage
 from deltaberg.storage.protocol import Chunk, Probe
 
@@ -256,3 +257,51 @@ def every_fault(
         if storage.fired is None:
             return
         at += 1
+
+
+Work = Callable[[Storage, str], None]
+State = Callable[[str], object]
+
+
+def files_below(root: str) -> set[str]:
+    """Files below a local folder."""
+    return {os.path.relpath(os.path.join(folder, name), root) for folder, _, names in os.walk(root) for name in names}
+
+
+def survive_every_fault(
+    mode: Mode, folder: str, *, prepare: Callable[[str], None], work: Work, state: State, after: object
+) -> int:
+    """Let ``work`` fail at each of its operations, on a table that ``prepare`` makes; how often it did.
+
+    state: what readers find, compared with what they found before and with ``after``. A failure that is said for certain
+    leaves no file; whatever else happened, the table reads as before or as after, and where it reads as before, the work
+    can be done again.
+    """
+    faults = 0
+    for storage in every_fault(mode):
+        root = os.path.join(folder, f"t{faults}")
+        prepare(root)
+        before, files = state(root), files_below(root)
+        raised: BaseException | None = None
+        try:
+            work(storage, root)
+        except (DeltabergError, KeyboardInterrupt, MemoryError, Killed) as error:
+            raised = error
+        found = state(root)
+        told = f"{mode.name} at {storage.fired} raised {raised!r}: found {found!r}"
+        assert found in (before, after), told
+        if raised is None or storage.fired is None:
+            assert raised is None, told
+            assert found == after, told
+        certain = isinstance(raised, DeltabergError) and not isinstance(raised, CommitStateUnknown)
+        if certain:
+            assert found == before, told
+        if found == before and not mode.lasts:
+            assert certain or not isinstance(raised, DeltabergError), told
+            assert files_below(root) == files, told
+        if found == before:
+            work(open_storage(), root)
+            assert state(root) == after, told
+        faults += storage.fired is not None
+    assert faults
+    return faults

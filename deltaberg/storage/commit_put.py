@@ -12,7 +12,7 @@ from enum import Enum
 from typing import Protocol
 
 from deltaberg.errors import CommitStateUnknown
-from deltaberg.storage.errors import AlreadyExists, NotDurable, NotFound, PermissionDenied, StorageError
+from deltaberg.storage.errors import AlreadyExists, NotDurable, NotFound, NotSent, PermissionDenied, StorageError
 from deltaberg.storage.protocol import Chunk, Storage
 
 
@@ -119,6 +119,8 @@ def _note(intent: CommitIntent, location: str, outcome: PutOutcome) -> None:
 def _learnt(storage: Storage, location: str, content: PutContent, failure: BaseException) -> PutOutcome:
     """What came of a request that failed. Raises CommitStateUnknown."""
     collided = isinstance(failure, AlreadyExists)
+    if isinstance(failure, NotSent):
+        return PutOutcome.ABSENT
     if not content.is_whole:
         return PutOutcome.TAKEN if collided else PutOutcome.ABSENT
     if isinstance(failure, NotDurable):

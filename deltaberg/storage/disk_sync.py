@@ -59,14 +59,11 @@ class DiskSync:
 
 
 def sync_folder(folder: str) -> None:
-    """Put the names in a folder on disk, where the file system can and the user may. Raises OSError."""
+    """Put the names in a folder on disk, where the user may. Raises OSError."""
     with suppress(FileNotFoundError, NotADirectoryError, PermissionError):
         handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
         try:
-            os.fsync(handle)
-        except OSError as error:
-            if error.errno not in _CANNOT:
-                raise
+            sync_handle(handle)
         finally:
             os.close(handle)
 
@@ -76,6 +73,15 @@ def sync_file(path: str) -> None:
     with suppress(FileNotFoundError, NotADirectoryError):
         handle = os.open(path, os.O_RDONLY)
         try:
-            os.fsync(handle)
+            sync_handle(handle)
         finally:
             os.close(handle)
+
+
+def sync_handle(handle: int) -> None:
+    """Put an open file or folder on disk; a file system that knows no such thing is used as it is. Raises OSError."""
+    try:
+        os.fsync(handle)
+    except OSError as error:
+        if error.errno not in _CANNOT:
+            raise

@@ -29,5 +29,9 @@ class NotDurable(StorageError):
     """put_if_absent wrote a whole file that others see, but could not have it put on disk."""
 
 
-class ConditionIgnored(StorageError):
+class NotSent(StorageError):
+    """put_if_absent failed before it asked the store for anything that could write the file."""
+
+
+class ConditionIgnored(NotSent):
     """The store replaces a file that put_if_absent must not touch: two writers would both believe that they had won."""

@@ -13,7 +13,7 @@ from contextlib import contextmanager, suppress
 
 import pyarrow as pa
 
-from deltaberg.storage.disk_sync import DiskSync, sync_file, sync_folder
+from deltaberg.storage.disk_sync import DiskSync, sync_file, sync_folder, sync_handle
 from deltaberg.storage.errors import AlreadyExists, NotDurable, NotFound, PermissionDenied, StorageError
 from deltaberg.storage.process_mark import PROCESS_MARK, is_dead, process_mark
 from deltaberg.storage.protocol import Chunk
@@ -293,7 +293,7 @@ def _write(path: str, data: bytes | Iterable[Chunk]) -> None:
         else:
             file.writelines(data)
         file.flush()
-        os.fsync(file.fileno())
+        sync_handle(file.fileno())
 
 
 def _is_abandoned(staged: str, mark: str | None) -> bool:

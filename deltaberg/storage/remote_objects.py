@@ -21,7 +21,7 @@ from obstore.exceptions import (
 )
 from obstore.store import HTTPStore, MemoryStore, from_url
 
-from deltaberg.storage.errors import AlreadyExists, ConditionIgnored, NotFound, PermissionDenied, StorageError
+from deltaberg.storage.errors import AlreadyExists, ConditionIgnored, NotFound, NotSent, PermissionDenied, StorageError
 from deltaberg.storage.protocol import Chunk
 
 if TYPE_CHECKING:
@@ -175,6 +175,10 @@ class RemoteObjects:
             except AlreadyExists:
                 _HEED_CONDITIONS.add(self._identity(root))
                 return
+        except PermissionDenied:
+            raise
+        except StorageError as error:
+            raise NotSent(error.message, path=error.path) from error
         finally:
             with suppress(StorageError):
                 self.delete(root + probe)
