@@ -174,8 +174,8 @@ def read_by_others(proof: Proof, reader: Any) -> list[str]:
     place = proof.target_metadata()
     if place is None:
         return []
-    engine = "duckdb-iceberg" if proof.conversion.to is TableFormat.ICEBERG else "duckdb-delta"
-    got = reader.read(engine, place if engine == "duckdb-iceberg" else proof.root)
+    engine = "pyiceberg" if proof.conversion.to is TableFormat.ICEBERG else "deltalake"
+    got = reader.read(engine, place if engine == "pyiceberg" else proof.root)
     if isinstance(got, str):
         return [got]
     rows = len(proof.target_rows())
