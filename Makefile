@@ -7,6 +7,8 @@ PYTHON ?= $(shell .ci/find-python)
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
 WORKERS ?= 2
+# The fault campaign takes every n-th operation.
+EVERY ?= 1
 # A line of tests/engines/generations.json; nothing for the first, which the ordinary environment has.
 GENERATION ?=
 ENGINES_VENV := $(VENV)$(GENERATION:%=-%)
@@ -29,8 +31,8 @@ test-quick: $(VENV)/.installed-dev ## the suite without Spark
 test-engines: $(ENGINES_VENV)/.installed-dev ## only what Spark reads; GENERATION=spark-3.5 takes other engines
 	@DELTABERG_ENGINES="$(GENERATION)" $(ENGINES_VENV)/bin/pytest -q -n $(WORKERS) --dist loadgroup -m engines
 
-campaign: $(VENV)/.installed-dev ## a fault at every storage operation of every kind of conversion; takes long, prints its counts
-	@$(BIN)/pytest -q -n 0 -m campaign
+campaign: $(VENV)/.installed-dev ## a fault at every (EVERY=7: every 7th) storage operation of every kind of conversion; prints its counts
+	@DELTABERG_CAMPAIGN_EVERY="$(EVERY)" $(BIN)/pytest -q -n 0 -m campaign
 
 check: format-check lint types ## formatting, lint and types, as CI does
 

@@ -4,7 +4,9 @@ all of them; here are some."""
 from __future__ import annotations
 
 import dataclasses
+import itertools
 import json
+import os
 import random
 import signal
 import subprocess
@@ -19,7 +21,7 @@ import pytest
 from deltaberg.migrate.source import TableFormat
 from deltaberg.translate.options import ConvertOptions
 from tests.buckets import buckets
-from tests.fault_storage import FaultStorage, Mode, every_fault
+from tests.fault_storage import FaultStorage, Mode
 from tests.migrate.faults import Conversion, Proof, fault, local_conversions, remote_conversions
 
 pytest.importorskip("deltalake")
@@ -54,6 +56,15 @@ def test_some_faults_of_every_kind_of_conversion(number: int, conversions: list[
         assert storage.fired is not None
         found += [f"{mode.name} at {at}, {storage.fired}: {each}" for each in defects]
     assert found == []
+
+
+@pytest.mark.parametrize("number", range(3))
+def test_faults_at_the_commit_in_a_bucket(number: int, bucket: Callable[[], str], delete_from_delta: Any) -> None:
+    proof = Proof(list(remote_conversions(bucket(), delete_from_delta))[number])
+    mode = (Mode.TAKEN_AFTER, Mode.KILLED_BEFORE, Mode.LOST_ANSWER)[number]
+    storage = FaultStorage(mode, 0, only=lambda operation, _: operation == "put_if_absent")
+    assert fault(proof, storage) == []
+    assert storage.fired is not None
 
 
 @pytest.mark.campaign
@@ -141,14 +152,16 @@ def run_all(
     proof = Proof(conversion)
     counts: Counter[str] = Counter()
     found: list[str] = []
-    for mode in modes:
-        for storage in every_fault(mode):
+    every = int(os.environ.get("DELTABERG_CAMPAIGN_EVERY", "1"))
+    for number, mode in enumerate(modes):
+        for at in itertools.count(number % every, every):
+            storage = FaultStorage(mode, at)
             looks = reader is not None and counts.total() % 40 == 0
             defects = fault(proof, storage, look=partial(read_by_others, proof, reader) if looks else None)
             if storage.fired is None:
                 break
             counts[mode.name] += 1
-            found += [f"{mode.name} at {counts[mode.name]}, {storage.fired}: {each}" for each in defects]
+            found += [f"{mode.name} at {at}, {storage.fired}: {each}" for each in defects]
     record_property(f"faults {conversion.name}", counts.total())
     print(f"\n{conversion.name}: {counts.total()} faults, {len(found)} defects", flush=True)
     for line in found[:400]:
@@ -161,8 +174,8 @@ def read_by_others(proof: Proof, reader: Any) -> list[str]:
     place = proof.target_metadata()
     if place is None:
         return []
-    engine = "duckdb-iceberg" if proof.conversion.to is TableFormat.ICEBERG else "duckdb-delta"
-    got = reader.read(engine, place if engine == "duckdb-iceberg" else proof.root)
+    engine = "pyiceberg" if proof.conversion.to is TableFormat.ICEBERG else "deltalake"
+    got = reader.read(engine, place if engine == "pyiceberg" else proof.root)
     if isinstance(got, str):
         return [got]
     rows = len(proof.target_rows())
