@@ -92,7 +92,8 @@ def _probed_segment(storage: Storage, log_folder: str, hint: LastCheckpoint, ver
         if any(number > newest for number in after) or found.changed_ms > latest_ms + _FOLDER_LAG_MS:
             return None
         # A checksum of a commit that is missing: the listing says what is there.
-        if storage.probe(log_folder, [checksum_name(newest + 1)]).files:
+        beyond = storage.probe(log_folder, [checksum_name(newest + 1)])
+        if beyond is None or beyond.files:
             return None
     checksum = storage.probe(log_folder, [checksum_name(target)])
     files += [file for file in map(_log_file, () if checksum is None else checksum.files) if file is not None]
