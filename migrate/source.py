@@ -6,6 +6,7 @@ import os
 from dataclasses import dataclass
 from enum import Enum
 from typing import Final
+from urllib.parse import unquote
 
 from deltaberg.delta.snapshot import Snapshot as DeltaSnapshot
 from deltaberg.delta.table import DeltaTable
@@ -16,6 +17,7 @@ from deltaberg.iceberg.schema import Schema
 from deltaberg.iceberg.snapshot import Snapshot as IcebergSnapshot
 from deltaberg.iceberg.table import Table as IcebergTable
 from deltaberg.storage import Storage
+from deltaberg.storage.location import scheme_of
 
 _LOG_FOLDER: Final = "_delta_log"
 
@@ -90,7 +92,14 @@ def open_source(
         raise NotATable(
             f"Cannot open {location}: it is a file (expected a table's folder or an Iceberg *.metadata.json)"
         )
-    found = _detect(folder, storage, format)
+    try:
+        found = _detect(folder, storage, format)
+    except NotATable:
+        listed = _as_listed(folder, storage)
+        if listed is None:
+            raise
+        folder = location = listed
+        found = _detect(folder, storage, format)
     if found is TableFormat.ICEBERG:
         if version is not None:
             raise UsageError(
@@ -114,6 +123,18 @@ def open_source(
     return DeltaSource(
         table=delta, snapshot=delta.snapshot(version=version, as_of_ms=as_of_ms), storage=storage, location=location
     )
+
+
+def _as_listed(folder: str, storage: Storage) -> str | None:
+    """The folder of a bucket whose key has ``%``, given as others write URLs, that is with ``%25``; None where it has no files.
+
+    A key is taken as it stands first: only the store can tell which of both is meant.
+    """
+    decoded = unquote(folder)
+    if scheme_of(folder) in (None, "file") or decoded == folder:
+        return None
+    there = (f"{decoded}/{name}" for name in (_LOG_FOLDER, METADATA_FOLDER))
+    return decoded if any(next(iter(storage.list(each)), None) is not None for each in there) else None
 
 
 def _detect(folder: str, storage: Storage, preferred: TableFormat | None) -> TableFormat:
