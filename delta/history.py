@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import json
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Final
 
 import pyarrow as pa
 
@@ -16,7 +19,11 @@ from deltaberg.delta.log_path import LogFile
 from deltaberg.delta.log_replay import reconcile_small_actions, replay_file_actions
 from deltaberg.delta.protocol import Protocol
 from deltaberg.errors import error_context
+from deltaberg.storage.errors import NotFound
 from deltaberg.storage.protocol import Storage
+
+_FIRST_BYTES: Final = 1 << 16
+_INFO: Final = re.compile(rb'\s*\{\s*"commitInfo"\s*:')
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -98,11 +105,32 @@ def read_commit(
 def commit_info_of(storage: Storage, commit: LogFile) -> CommitInfo | None:
     """``commitInfo`` of a commit; None when it has none. Raises CorruptLog for a commit that cannot be read."""
     with error_context(version=commit.version, path=commit.location):
+        found = _first_line_info(storage, commit)
+        if found is not None:
+            return found
         for piece in read_action_lines(storage, [commit]):
             found = _commit_info(list(piece.small))
             if found is not None:
                 return found
     return None
+
+
+def _first_line_info(storage: Storage, commit: LogFile) -> CommitInfo | None:
+    """``commitInfo`` where it is the first line, as all writers known put it, without a look at the others."""
+    whole = commit.size <= _FIRST_BYTES
+    try:
+        data = storage.get(commit.location) if whole else storage.get_range(commit.location, 0, _FIRST_BYTES)
+    except NotFound:
+        return None
+    line, end, _ = data.partition(b"\n")
+    if not _INFO.match(line) or not (end or whole):
+        return None
+    try:
+        value = json.loads(line)
+    except (ValueError, RecursionError):
+        return None
+    body = value.get("commitInfo")
+    return CommitInfo(raw=body) if len(value) == 1 and isinstance(body, dict) else None
 
 
 def _commit_info(small: list[LoggedAction]) -> CommitInfo | None:

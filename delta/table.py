@@ -78,12 +78,17 @@ class DeltaTable:
                 protocol, metadata = actions.protocol or protocol, actions.metadata or metadata
                 yield actions
 
-    def history(self, *, limit: int | None = None) -> tuple[CommitSummary, ...]:
-        """The commits that are still there, newest first. Raises CorruptLog for a broken one."""
+    def history(self, *, limit: int | None = None, opened: Snapshot | None = None) -> tuple[CommitSummary, ...]:
+        """The commits that are still there, newest first; limit: only so many of them.
+
+        opened: a version that is at hand; where it is the newest one, that need not be opened again. Raises CorruptLog
+        for a broken commit.
+        """
         with error_context(table=self.location):
-            newest = self._snapshot_of(None)
-            first_in_commit = first_in_commit_timestamp(newest.protocol, newest.metadata)
             commits = sorted(self._commit_files(), key=lambda file: file.version, reverse=True)
+            known = opened is not None and bool(commits) and opened.version == commits[0].version
+            newest = opened if opened is not None and known else self._snapshot_of(None)
+            first_in_commit = first_in_commit_timestamp(newest.protocol, newest.metadata)
             return tuple(self._summary(commit, first_in_commit) for commit in commits[:limit])
 
     def _summary(self, commit: LogFile, first_in_commit: int | None) -> CommitSummary:

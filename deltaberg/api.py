@@ -116,12 +116,15 @@ def scan(
         return scan_source(_open(location, where), columns=columns, limit=limit)
 
 
-def history(table: TablePath, **where: Unpack[Where]) -> HistoryReport:
-    """The versions or snapshots, newest first, and what each was made from where deltaberg wrote the table."""
-    _check("history", where)
+def history(table: TablePath, *, limit: int | None = None, **where: Unpack[Where]) -> HistoryReport:
+    """The versions or snapshots, newest first, and what each was made from where deltaberg wrote the table.
+
+    limit: only so many.
+    """
+    _check("history", where, limit=limit)
     location = _location(table)
     with error_context(table=location):
-        return list_history(_open(location, where))
+        return list_history(_open(location, where), limit=limit)
 
 
 def plan(

@@ -63,13 +63,19 @@ def read_avro(
     header: AvroHeader | None = None,
     landmark: Landmark | None = None,
     limit: UnpackLimit | None = None,
+    prefixed: bool | None = None,
 ) -> Iterator[pa.StructArray]:
     """The records of a container file, typed ``arrow_type(wanted)``, fields found by id and absent ones null.
 
-    ``header``: what ``read_header`` gave, where the caller has it. ``limit``: as of ``read_blocks``. Raises CorruptMetadata naming the field.
+    ``header``: what ``read_header`` gave, where the caller has it. ``prefixed``: whether plain ``fixed`` values have a
+    length before them (``with_prefixed_fixed``); None: what fits first. ``limit``: as of ``read_blocks``. Raises
+    CorruptMetadata naming the field.
     """
     header = read_header(data) if header is None else header
-    ways = [_Way(each, wanted, landmark) for each in _record_readers(header.metadata["avro.schema"], wanted)]
+    readers = _record_readers(header.metadata["avro.schema"], wanted)
+    if prefixed is not None:
+        readers = readers[-1:] if prefixed else readers[:1]
+    ways = [_Way(each, wanted, landmark) for each in readers]
     groups = _groups(read_blocks(data, header, limit=limit))
     for blocks in groups if len(data) < _LARGE else _one_ahead(groups):
         yield from _decode_one_way(_Group.of(blocks), ways)

@@ -48,10 +48,46 @@ def read_manifest(
     spec = metadata.spec_by_id(manifest.partition_spec_id)
     with error_context(path=manifest.manifest_path):
         source = open_manifest(storage, manifest.manifest_path, spec, metadata, with_metrics=with_metrics)
-        inheritance = _Inheritance(manifest, metadata, source)
-        for entries in source.entries:
-            yield inheritance.resolve(entries)
-        inheritance.check_counts()
+        if source.entries_prefixed is not None:
+            yield from _either_way(manifest, metadata, source, source.entries_prefixed)
+            return
+        yield from _resolved(manifest, metadata, source, source.entries)
+
+
+def _resolved(
+    manifest: ManifestFile, metadata: TableMetadata, source: ManifestSource, entries: Iterator[pa.StructArray]
+) -> Iterator[pa.RecordBatch]:
+    inheritance = _Inheritance(manifest, metadata, source)
+    for each in entries:
+        yield inheritance.resolve(each)
+    inheritance.check_counts()
+
+
+def _either_way(
+    manifest: ManifestFile, metadata: TableMetadata, source: ManifestSource, prefixed: Iterator[pa.StructArray]
+) -> list[pa.RecordBatch]:
+    """The entries of a manifest whose ``fixed`` values may have a length before them, as Iceberg's Java library writes them
+    though the schema says otherwise: the way in which they fit the file and what the list says of them.
+
+    Where a value ends in a byte above 127, the next number can take it up, and both ways fill the file: then the counts
+    decide. Raises CorruptMetadata where neither way fits, or both do and differ.
+    """
+    found: list[list[pa.RecordBatch]] = []
+    failed: list[CorruptMetadata] = []
+    for entries in (source.entries, prefixed):
+        try:
+            found.append(list(_resolved(manifest, metadata, source, entries)))
+        except CorruptMetadata as error:
+            failed.append(error)
+    if not found:
+        raise failed[0]
+    if len(found) == 2 and found[0] != found[1]:
+        raise CorruptMetadata(
+            "Cannot read manifest: its fixed partition values can be read with and without a length before them, and the "
+            "manifest list does not tell which is right; have the manifest written once more (rewrite_manifests)",
+            field="partition",
+        )
+    return found[0]
 
 
 class _Inheritance:

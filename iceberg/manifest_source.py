@@ -11,7 +11,7 @@ import pyarrow as pa
 from deltaberg.iceberg.avro_container import MAGIC, read_header
 from deltaberg.iceberg.avro_reader import Landmark, read_avro
 from deltaberg.iceberg.avro_resolution import written_type
-from deltaberg.iceberg.avro_schema import AvroRecord, AvroType, AvroUnion, parse_avro_schema
+from deltaberg.iceberg.avro_schema import AvroRecord, AvroType, AvroUnion, parse_avro_schema, with_prefixed_fixed
 from deltaberg.iceberg.content_stats import content_stats_type
 from deltaberg.iceberg.errors import CorruptMetadata, UnsupportedIcebergFeature
 from deltaberg.iceberg.manifest_entry import (
@@ -56,13 +56,16 @@ PARQUET_MAGIC: Final = b"PAR1"
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ManifestSource:
     """``entries`` are structs typed ``read_type(partition)``, with ``content_stats`` where ``has_content_stats``;
-    ``field_ids`` are those that the file has at the top level of an entry, ``properties`` its key-value metadata."""
+    ``field_ids`` are those that the file has at the top level of an entry, ``properties`` its key-value metadata.
+    ``entries_prefixed``: the entries of a file with plain ``fixed`` values as they are with a length before each of these
+    (``with_prefixed_fixed``); ``entries`` then are those without. None: the file has no such values."""
 
     properties: Mapping[str, str]
     field_ids: frozenset[int]
     partition: StructType
     has_content_stats: bool
     entries: Iterator[pa.StructArray]
+    entries_prefixed: Iterator[pa.StructArray] | None = None
 
     @property
     def format_version(self) -> int:
@@ -190,6 +193,7 @@ def _open_avro(data: bytes, spec: PartitionSpec, metadata: TableMetadata, with_m
         next_id=FILE_FORMAT,
         next_values=tuple(name.encode() for name in FILE_FORMATS),
     )
+    wanted = read_type(partition, stats, with_metrics=with_metrics)
     return ManifestSource(
         properties={
             key: text
@@ -199,8 +203,11 @@ def _open_avro(data: bytes, spec: PartitionSpec, metadata: TableMetadata, with_m
         field_ids=frozenset(each.field_id for each in schema.fields if each.field_id is not None),
         partition=partition,
         has_content_stats=has_content_stats,
-        entries=read_avro(
-            data, read_type(partition, stats, with_metrics=with_metrics), header=header, landmark=landmark
+        entries=read_avro(data, wanted, header=header, landmark=landmark, prefixed=False),
+        entries_prefixed=(
+            None
+            if with_prefixed_fixed(schema) == schema
+            else read_avro(data, wanted, header=header, landmark=landmark, prefixed=True)
         ),
     )
 

@@ -4,11 +4,34 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any
+from itertools import islice
+from typing import Any, Final
 
 from deltaberg.delta.actions import CommitInfo
+from deltaberg.errors import UsageError
 from deltaberg.migrate.position import POSITION_KEY, SOURCE_VERSION_KEY
 from deltaberg.migrate.source import DeltaSource, IcebergSource, Source
+
+# By Delta Spark, then by delta-rs; what a MERGE counts is named apart by both.
+_ADDED_FILES: Final = (
+    "numAddedFiles",
+    "numTargetFilesAdded",
+    "numRestoredFiles",
+    "numFiles",
+    "num_added_files",
+    "num_target_files_added",
+    "numFilesAdded",
+    "numRestoredFile",
+)
+_REMOVED_FILES: Final = (
+    "numRemovedFiles",
+    "numTargetFilesRemoved",
+    "num_removed_files",
+    "num_target_files_removed",
+    "numFilesRemoved",
+    "numRemovedFile",
+)
+_ADDED_ROWS: Final = ("numOutputRows", "num_added_rows", "num_output_rows")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -61,10 +84,12 @@ class HistoryReport:
         }
 
 
-def history(source: Source) -> HistoryReport:
-    """The commits of the table, newest first. Raises what reading the metadata raises."""
-    entries = _iceberg_entries(source) if isinstance(source, IcebergSource) else _delta_entries(source)
-    return HistoryReport(format=source.format.value, location=source.location, entries=tuple(entries))
+def history(source: Source, *, limit: int | None = None) -> HistoryReport:
+    """The commits of the table, newest first; limit: only so many. Raises what reading the metadata raises."""
+    if limit is not None and limit < 1:
+        raise UsageError(f"Cannot list {limit} commits: the limit is too small (expected 1 or more)")
+    entries = _iceberg_entries(source) if isinstance(source, IcebergSource) else _delta_entries(source, limit)
+    return HistoryReport(format=source.format.value, location=source.location, entries=tuple(islice(entries, limit)))
 
 
 def _iceberg_entries(source: IcebergSource) -> Iterator[HistoryEntry]:
@@ -90,10 +115,10 @@ def _iceberg_entries(source: IcebergSource) -> Iterator[HistoryEntry]:
         )
 
 
-def _delta_entries(source: DeltaSource) -> Iterator[HistoryEntry]:
+def _delta_entries(source: DeltaSource, limit: int | None) -> Iterator[HistoryEntry]:
     """Every commit that is still in the log."""
     newest = None
-    for commit in source.table.history():
+    for commit in source.table.history(limit=limit, opened=source.snapshot):
         newest = commit.version if newest is None else newest
         metrics = commit.operation_metrics
         yield HistoryEntry(
@@ -102,9 +127,9 @@ def _delta_entries(source: DeltaSource) -> Iterator[HistoryEntry]:
             operation=commit.operation or "unknown",
             current=commit.version == newest,
             parent=commit.version - 1 if commit.version else None,
-            added_files=_first_number(metrics, "numAddedFiles", "numFiles"),
-            removed_files=_first_number(metrics, "numRemovedFiles"),
-            added_rows=_first_number(metrics, "numOutputRows"),
+            added_files=_first_number(metrics, *_ADDED_FILES),
+            removed_files=_first_number(metrics, *_REMOVED_FILES),
+            added_rows=_first_number(metrics, *_ADDED_ROWS),
             other_version=None if commit.commit_info is None else _source_version(commit.commit_info),
         )
 

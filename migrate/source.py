@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from enum import Enum
 from typing import Final
+from urllib.parse import unquote
 
 from deltaberg.delta.snapshot import Snapshot as DeltaSnapshot
 from deltaberg.delta.table import DeltaTable
@@ -18,6 +19,7 @@ from deltaberg.iceberg.snapshot import Snapshot as IcebergSnapshot
 from deltaberg.iceberg.table import Table as IcebergTable
 from deltaberg.storage import Storage, guarded, refuse_credentials
 from deltaberg.storage.guarded_storage import with_target
+from deltaberg.storage.location import scheme_of
 
 _LOG_FOLDER: Final = "_delta_log"
 
@@ -99,7 +101,14 @@ def open_source(
         raise NotATable(
             f"Cannot open {location}: it is a file (expected a table's folder or an Iceberg *.metadata.json)"
         )
-    found = _detect(folder, storage, format)
+    try:
+        found = _detect(folder, storage, format)
+    except NotATable:
+        listed = _as_listed(folder, storage)
+        if listed is None:
+            raise
+        folder = location = listed
+        found = _detect(folder, storage, format)
     if found is TableFormat.ICEBERG:
         if version is not None:
             raise UsageError(
@@ -132,6 +141,18 @@ def naming_target(source: Source, root: str, *, writes: bool) -> Source:
     if isinstance(source, IcebergSource):
         return replace(source, storage=storage, table=replace(source.table, storage=storage))
     return replace(source, storage=storage)
+
+
+def _as_listed(folder: str, storage: Storage) -> str | None:
+    """The folder of a bucket whose key has ``%``, given as others write URLs, that is with ``%25``; None where it has no files.
+
+    A key is taken as it stands first: only the store can tell which of both is meant.
+    """
+    decoded = unquote(folder)
+    if scheme_of(folder) in (None, "file") or decoded == folder:
+        return None
+    there = (f"{decoded}/{name}" for name in (_LOG_FOLDER, METADATA_FOLDER))
+    return decoded if any(next(iter(storage.list(each)), None) is not None for each in there) else None
 
 
 def _detect(folder: str, storage: Storage, preferred: TableFormat | None) -> TableFormat:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 import sys
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from deltaberg.moment import moment_text
@@ -18,6 +19,7 @@ LONGEST_LINE = 1_000
 LONGEST_VALUE = 200
 # A pipe has no width: nothing wraps there, which is what grep and awk want.
 PIPE_WIDTH = 100_000
+_LAID_OUT = 500
 
 
 def stdout() -> Console:
@@ -54,14 +56,46 @@ def _without_middle(text: str, most: int) -> str:
     return text if len(text) <= most else f"{text[: most - 1 - end]}…{text[-end:]}"
 
 
-def grid(*columns: str, right: tuple[str, ...] = ()) -> Table:
-    """An airy table with a header line; nothing is cut off, long cells fold. ``right`` names right-aligned columns."""
+def print_rows(
+    columns: Sequence[str], rows: Sequence[Sequence[str]], *, right: Sequence[str] = (), whole: Sequence[str] = ()
+) -> None:
+    """Print what ``grid`` makes of many rows. Where lines may be as long as they are (in a pipe, and where there are so many
+    rows that only a search makes sense of them), they are written as they come, since laying them out takes long."""
+    if sys.stdout.isatty() and len(rows) <= _LAID_OUT:
+        table = grid(*columns, right=tuple(right), whole=tuple(whole))
+        for row in rows:
+            table.add_row(*row)
+        stdout().print(table)
+        return
+    widths = [max(map(len, column)) for column in zip(columns, *rows, strict=True)]
+    to_right = [name in right for name in columns]
+    bar = "─" if (sys.stdout.encoding or "").lower().startswith("utf") else "-"
+    rule = bar * (sum(widths) + 3 * (len(widths) - 1))
+    sys.stdout.write(f"{_line(columns, widths, to_right)}\n{rule}\n")
+    sys.stdout.writelines(f"{_line(row, widths, to_right)}\n" for row in rows)
+
+
+def _line(cells: Sequence[str], widths: Sequence[int], to_right: Sequence[bool]) -> str:
+    return "   ".join(
+        cell.rjust(width) if right else cell.ljust(width)
+        for cell, width, right in zip(cells, widths, to_right, strict=True)
+    ).rstrip()
+
+
+def grid(*columns: str, right: tuple[str, ...] = (), whole: tuple[str, ...] = ()) -> Table:
+    """An airy table with a header line; nothing is cut off, long cells fold. ``right`` names right-aligned columns,
+    ``whole`` those that never fold, as numbers that one may want to copy."""
     from rich.box import SIMPLE_HEAD
     from rich.table import Table
 
     table = Table(box=SIMPLE_HEAD, show_edge=False, pad_edge=False, header_style="bold", padding=(0, 2, 0, 0))
     for column in columns:
-        table.add_column(column, justify="right" if column in right else "left", overflow="fold")
+        table.add_column(
+            column,
+            justify="right" if column in right else "left",
+            overflow="fold",
+            no_wrap=column in whole,
+        )
     return table
 
 

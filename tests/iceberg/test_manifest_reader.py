@@ -11,12 +11,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from deltaberg.iceberg.avro_container import encode_block, encode_header
+from deltaberg.iceberg.avro_container import encode_block, encode_header, read_blocks, read_header
 from deltaberg.iceberg.avro_writer import AvroWriter
 from deltaberg.iceberg.errors import CorruptMetadata, UnsupportedIcebergFeature
 from deltaberg.iceberg.live_files import data_files, delete_files
 from deltaberg.iceberg.manifest_entry import METRIC_MAPS, entry_type, read_type
-from deltaberg.iceberg.manifest_list import ManifestContent, ManifestFile
+from deltaberg.iceberg.manifest_list import COUNTS, ROW_COUNTS, ManifestContent, ManifestFile
 from deltaberg.iceberg.manifest_list_writer import write_manifest_list
 from deltaberg.iceberg.manifest_reader import read_manifest
 from deltaberg.iceberg.partition_spec import PartitionField, PartitionSpec
@@ -30,6 +30,7 @@ from deltaberg.iceberg.types import (
     DateType,
     DecimalType,
     DoubleType,
+    FixedType,
     FloatType,
     IntegerType,
     LongType,
@@ -515,3 +516,48 @@ def test_live_files_leave_out_deleted_entries_and_the_other_kind(tmp_path):
         "file:/e"
     ]
     assert list(data_files(table, None)) == []
+
+
+FIXED = StructType(fields=(NestedField(field_id=1000, name="p", required=False, type=FixedType(length=3)),))
+
+
+def of_fixed(folder, values, *, prefixed, rows_each=10):
+    """A manifest of one file for each partition value, with the length before the value as Iceberg's Java library has it."""
+    kind = entry_type(2, FIXED)
+    manifest = stored(folder, *(entry(partition={"p": value}, record_count=rows_each) for value in values), kind=kind)
+    if prefixed:
+        data = (folder / "m.avro").read_bytes()
+        header = read_header(data)
+        (block,) = read_blocks(data, header)
+        content = bytes(block.data)
+        for value in values:
+            assert content.count(value) == 1
+            content = content.replace(value, b"\x06" + value)
+        (folder / "m.avro").write_bytes(
+            data[: header.size] + encode_block(block.objects, content, codec="null", sync=SYNC)
+        )
+    counts = dict.fromkeys((*COUNTS, *ROW_COUNTS), 0)
+    counts |= {"added_files_count": len(values), "added_rows_count": rows_each * len(values)}
+    return replace(manifest, **counts)
+
+
+@pytest.mark.parametrize("last", [0x00, 0x7F, 0x80, 0xEF, 0xFF])
+@pytest.mark.parametrize("rows_each", [0, 3, 10, 80, 20_000])
+@pytest.mark.parametrize("first", [b"\xab", b"\x06"])
+@pytest.mark.parametrize("prefixed", [False, True])
+def test_a_fixed_partition_value_is_read_with_and_without_a_length_before_it(
+    tmp_path, prefixed, first, rows_each, last
+):
+    """With a last byte above 127, the next number can take it up: both ways fill the file, and the row counts decide."""
+    values = [first + b"\xcd" + bytes([last]), first + b"\xce" + bytes([last])]
+    table = metadata(identity(), schemas=(schema(FixedType(length=3)),))
+    for count in (1, 2):
+        manifest = of_fixed(tmp_path, values[:count], prefixed=prefixed, rows_each=rows_each)
+        if prefixed and (last, rows_each) == (0x80, 0):
+            # 0x80 0x00 is a long way to write 0: only here do the counts not tell, and no file has no rows.
+            with pytest.raises(CorruptMetadata, match="can be read with and without a length before them"):
+                rows(manifest, table)
+            continue
+        found = rows(manifest, table)
+        assert [each["partition"]["a"] for each in found] == values[:count]
+        assert {each["record_count"] for each in found} == {rows_each}

@@ -164,3 +164,24 @@ def test_a_table_over_two_buckets_has_an_item_for_the_one_that_is_not_the_target
     assert elsewhere(deltaberg.plan(folder, to="delta", target=f"{far}/t"))[0][2:] == (f"{own}/", 6)
     local = deltaberg.plan(folder, to="delta", target=str(tmp_path / "t"), allow_locations=allowed)
     assert [each[2:] for each in elsewhere(local)] == sorted([(f"{far}/", 1), (f"{own}/", 6)])
+
+
+def test_a_percent_sign_in_a_key_is_taken_as_the_store_has_it(bucket: Callable[[], str]) -> None:
+    """delta-rs decodes the URL of a table, so ``a%25b`` is the key ``a%b`` to it and ``a%25b`` as it stands to obstore."""
+    root = bucket()
+    write_deltalake(f"{root}/a%25b", ROWS[0])
+    listed = [info.location for info in open_storage().list(f"{root}/a%b/_delta_log")]
+    assert listed == [f"{root}/a%b/_delta_log/{0:020}.json"]
+    for url in (f"{root}/a%b", f"{root}/a%25b"):
+        found = deltaberg.inspect(url)
+        assert (found.location, found.rows) == (f"{root}/a%b", 3)
+    write_deltalake(f"{root}/a%2525b", pa.concat_tables(ROWS))
+    assert (deltaberg.inspect(f"{root}/a%25b").location, deltaberg.inspect(f"{root}/a%25b").rows) == (
+        f"{root}/a%25b",
+        6,
+    )
+    with pytest.raises(deltaberg.NotATable, match="a%25c"):
+        deltaberg.inspect(f"{root}/a%25c")
+    done = deltaberg.convert(f"{root}/a%b", to="iceberg")
+    assert done.target.startswith(f"{root}/a%b/")
+    assert deltaberg.inspect(done.target).rows == 3
