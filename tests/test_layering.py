@@ -20,7 +20,7 @@ MAY_IMPORT = {
     "moment": {"errors"},
     "storage": {"errors", "redaction"},
     "bitmap": {"errors"},
-    "datafile": {"errors", "storage", "bitmap"},
+    "datafile": {"errors", "redaction", "storage", "bitmap"},
     "iceberg": FOUNDATION,
     "delta": FOUNDATION,
     "translate": FOUNDATION - {"storage"} | {"iceberg", "delta"},
