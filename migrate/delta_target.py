@@ -26,7 +26,7 @@ from deltaberg.migrate.int96_survey import int96_obstacles
 from deltaberg.migrate.outside_files import count_metadata_files, outside_findings
 from deltaberg.migrate.snapshot_line import SnapshotLine, snapshot_line
 from deltaberg.migrate.source import IcebergSource
-from deltaberg.translate import codes, source_codes
+from deltaberg.translate import codes, reader_codes, source_codes
 from deltaberg.translate.carried_mapping import CarriedMapping
 from deltaberg.translate.data_files import top_folder
 from deltaberg.translate.derived_columns import with_derived_columns
@@ -276,7 +276,9 @@ class _Designer:
         for field_id in sorted(self.survey.key_columns):
             schema = next((each for each in schemas if each.find(field_id) is not None), None)
             if schema is not None and any(not each.required for each in _parents(schema, field_id)):
-                self.findings.append(Finding(code=codes.EQUALITY_DELETES_NESTED, what=schema.full_name(field_id)))
+                self.findings.append(
+                    Finding(code=reader_codes.EQUALITY_DELETES_NESTED, what=schema.full_name(field_id))
+                )
 
     def _look_for_other_buckets(self, rewritten: frozenset[GroupKey]) -> None:
         """Files that are shared and that no path relative to the target reaches."""

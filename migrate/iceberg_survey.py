@@ -30,7 +30,7 @@ from deltaberg.iceberg.row_lineage import ROW_ID
 from deltaberg.migrate.delta_files import DeltaFileReader, DeltaFiles
 from deltaberg.migrate.footers import FileFacts, differs_from_constant
 from deltaberg.migrate.source import DeltaSource
-from deltaberg.translate import codes, source_codes
+from deltaberg.translate import codes, reader_codes, source_codes
 from deltaberg.translate.field_ids import Path, physical_name
 from deltaberg.translate.file_columns import Obstacle, held_by_path, iceberg_obstacles
 from deltaberg.translate.findings import Code, Finding
@@ -344,7 +344,7 @@ class IcebergSurveyor:
         if facts.has_ids or not (here & ~rewritten).any():
             return
         for name in facts.unusual_maps:
-            self.result.mark(codes.MAP_GROUP_NAMES, name, here, batch)
+            self.result.mark(reader_codes.MAP_GROUP_NAMES, name, here, batch)
             if self.options.strict:
                 rewritten |= here
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from deltaberg.translate.findings import Code, Severity
+from deltaberg.translate.reader_codes import READER_CODES
 from deltaberg.translate.source_codes import SOURCE_CODES
 
 _ICEBERG: Final = ("iceberg",)
@@ -70,16 +71,6 @@ CHAR_LENGTH: Final = Code(
     reason="char and varchar are strings with a rule of length; Iceberg has the strings only.",
     remedy="Keep writing through the Delta table, or enforce the length elsewhere.",
     example="a Delta column `c varchar(5)`",
-)
-MAP_GROUP_NAMES: Final = Code(
-    name="map-group-names",
-    severity=Severity.WARNING,
-    to=_ICEBERG,
-    reason="Files without field ids hold maps whose entries are in a group that is not called `key_value`. DuckDB's iceberg_scan "
-    "stops at `entries`; Spark, PyIceberg and Polars find the keys and values.",
-    remedy="Nothing to do for other readers; --strict writes these files anew.",
-    example="maps that delta-rs wrote: their group is called `entries`",
-    strict=Severity.REWRITE,
 )
 CHAR_PADDING: Final = Code(
     name="char-padding",
@@ -481,17 +472,6 @@ EQUALITY_DELETES: Final = Code(
     remedy="Nothing to do.",
     example="an Iceberg table that Flink upserts into",
 )
-EQUALITY_DELETES_NESTED: Final = Code(
-    name="equality-deletes-nested",
-    severity=Severity.INFO,
-    to=_DELTA,
-    reason="Equality deletes compare a field of a struct that may be null. By the specification the field of a null struct is null, and "
-    "a key of null deletes the row, in the target, too. Spark's Iceberg connector (1.12) tells a null struct from one that holds a "
-    "null, and keeps the row.",
-    remedy="Nothing to do where the specification counts; where Spark's rows do, have Spark compact the source before "
-    "(rewrite_data_files).",
-    example="equality deletes on `place.town`, and rows whose `place` is null",
-)
 
 # Lineage, history, properties
 
@@ -621,7 +601,7 @@ CHECKPOINT_NOT_WRITTEN: Final = Code(
 
 ALL_CODES: Final[tuple[Code, ...]] = tuple(
     sorted(
-        (*SOURCE_CODES, *(value for value in list(globals().values()) if isinstance(value, Code))),
+        (*SOURCE_CODES, *READER_CODES, *(value for value in list(globals().values()) if isinstance(value, Code))),
         key=lambda code: code.name,
     )
 )
