@@ -88,6 +88,7 @@ def plan(
     to: FormatName,
     target: TablePath | None = None,
     options: ConvertOptions | None = None,
+    progress: Progress | None = None,
     **where: Unpack[Where],
 ) -> Plan:
     """What a conversion would share, translate, rewrite and refuse, and why. Writes nothing. target: as ``convert`` has it.
@@ -100,7 +101,8 @@ def plan(
             opened = _source(location, where, to)
         except Refused as refused:
             return refused.plan
-        return make_plan(opened, to=to, target=None if target is None else _location(target), options=options)
+        folder = None if target is None else _location(target)
+        return make_plan(opened, to=to, target=folder, options=options, progress=progress)
 
 
 def convert(

@@ -17,7 +17,8 @@ from deltaberg.iceberg.schema import Schema
 from deltaberg.iceberg.snapshot_ref import MAIN_BRANCH
 from deltaberg.iceberg.transforms import IdentityTransform
 from deltaberg.migrate.delta_survey import DeltaSurvey, Surveying, survey_delta
-from deltaberg.migrate.footers import UNREADABLE, FileFacts, FooterSurvey
+from deltaberg.migrate.file_facts import UNREADABLE, FileFacts
+from deltaberg.migrate.footers import FooterSurvey
 from deltaberg.migrate.iceberg_compat import compat_findings
 from deltaberg.migrate.int96_survey import int96_obstacles
 from deltaberg.migrate.snapshot_line import SnapshotLine, snapshot_line
@@ -146,7 +147,7 @@ class _Designer:
         self.schema = line.union
         self.schemas = line.schemas or (source.schema,)
         self.carried = CarriedMapping.of(self.metadata.properties)
-        self.survey: DeltaSurvey = survey_files(source, line, options.deep)
+        self.survey: DeltaSurvey = survey_files(source, line, options.reads_all_footers)
         self.findings: list[Finding] = []
 
     def design(self) -> DeltaDesign:
