@@ -155,4 +155,3 @@ class DeltaFileReader:
                 self.survey.note_unreadable(location, file.trouble)
             self._row_counts[location] = file.rows or 0
         return pc.replace_with_mask(counts, missing, pa.array([self._row_counts[each] for each in wanted], pa.int64()))
-

@@ -16,7 +16,6 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from deltaberg.datafile.file_schema import walk
 from deltaberg.delta.actions import CommitInfo
 from deltaberg.delta.column_mapping import MappingMode
 from deltaberg.delta.commit_provenance import CommitProvenance, read_provenance

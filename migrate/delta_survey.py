@@ -74,9 +74,7 @@ Surveying = Callable[[IcebergSource, SnapshotLine, bool], DeltaSurvey]
 """Looks at every file of a line's snapshots; the third argument asks for every footer."""
 
 
-def survey_delta(
-    source: IcebergSource, line: SnapshotLine, deep: bool, *, progress: Progress = silent
-) -> DeltaSurvey:
+def survey_delta(source: IcebergSource, line: SnapshotLine, deep: bool, *, progress: Progress = silent) -> DeltaSurvey:
     """Look at the files of every snapshot of the line, in this process. Raises what reading the table raises."""
     metadata = source.table.metadata
     footers = FooterSurvey(

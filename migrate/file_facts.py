@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from typing import Final, TypeVar
@@ -14,11 +14,12 @@ import pyarrow.compute as pc
 
 from deltaberg.datafile import DataFileError, FileField, ParquetSource, ReadField
 from deltaberg.datafile.file_schema import has_field_ids, walk
-from deltaberg.datafile.parquet_outline import Outline, read_outline
+from deltaberg.datafile.parquet import parquet_errors
+from deltaberg.datafile.parquet_outline import FooterForm, outline_of, read_footer_bytes
 from deltaberg.storage import NotFound, Storage
 
 _THREADS: Final = 8
-_KNOWN_OUTLINES: Final = 32
+_KNOWN_FORMS: Final = 32
 
 T = TypeVar("T")
 
@@ -107,36 +108,39 @@ class FactsReader:
 
     storage: Storage
     threads: int = _THREADS
-    _known: list[tuple[bytes, Mapping[bytes, bytes], FileFacts]] = field(default_factory=list)
+    _known: list[tuple[FooterForm, FileFacts]] = field(default_factory=list)
 
     def look_at(self, location: str) -> SeenFile:
         """``look_at`` of one file."""
         try:
-            outline = read_outline(self.storage, location)
-            known = self._facts_of(outline)
-            if known is not None and outline.num_rows is not None:
-                return SeenFile(facts=known, rows=outline.num_rows)
-            seen = read_facts(self.storage, location)
+            data = read_footer_bytes(self.storage, location)
+            for form, facts in self._known:
+                rows = form.rows_of(data)
+                if rows is not None:
+                    return SeenFile(facts=facts, rows=rows)
+            return self._look_closer(location, data)
         except (NotFound, DataFileError) as error:
             return SeenFile(facts=UNREADABLE, rows=None, trouble=str(error))
-        self._remember(outline, seen.facts)
-        return seen
 
     def look_at_all(self, locations: Sequence[str]) -> list[SeenFile]:
         """Many, in the order given."""
         return in_parallel(self.look_at, locations, threads=self.threads)
 
-    def _facts_of(self, outline: Outline) -> FileFacts | None:
-        for schema_bytes, key_values, facts in self._known:
-            if outline.has_columns_of(schema_bytes, key_values):
-                return facts
-        return None
-
-    def _remember(self, outline: Outline, facts: FileFacts) -> None:
-        schema_bytes = outline.schema_bytes()
-        if schema_bytes is not None and self._facts_of(outline) is None:
+    def _look_closer(self, location: str, data: bytes) -> SeenFile:
+        """At a file whose footer ends like no other before."""
+        with parquet_errors(location):
+            outline = outline_of(data)
+        if outline.num_rows is not None:
+            for form, facts in self._known:
+                if form.has_columns_of(outline):
+                    return SeenFile(facts=facts, rows=outline.num_rows)
+        seen = read_facts(self.storage, location)
+        with parquet_errors(location):
+            form = FooterForm.of(data)
+        if form is not None and outline.num_rows is not None:
             # Replaced as a whole: other threads go through the list meanwhile.
-            self._known = [(schema_bytes, outline.key_values, facts), *self._known[: _KNOWN_OUTLINES - 1]]
+            self._known = [(form, seen.facts), *self._known[: _KNOWN_FORMS - 1]]
+        return seen
 
 
 def differs_from_constant(

@@ -28,7 +28,13 @@ FOLDER_VARIABLE: Final = "DELTABERG_FOOTER_CACHE"
 _FORMAT: Final = "deltaberg-footers-1"
 _DIGEST: Final = 32
 _COLUMNS: Final = pa.schema(
-    [("location", pa.string()), ("size", pa.int64()), ("modified_ms", pa.int64()), ("rows", pa.int64()), ("facts", pa.int32())]
+    [
+        ("location", pa.string()),
+        ("size", pa.int64()),
+        ("modified_ms", pa.int64()),
+        ("rows", pa.int64()),
+        ("facts", pa.int32()),
+    ]
 )
 
 Key = tuple[str, int, int]
@@ -59,6 +65,7 @@ class FooterMemory:
     _facts: list[FileFacts] = field(default_factory=list)
     _places: dict[FileFacts, int] = field(default_factory=dict)
     _keys: dict[str, Key] = field(default_factory=dict)
+    _last: tuple[FileFacts, int] | None = None
     _learnt: bool = False
 
     @classmethod
@@ -75,8 +82,9 @@ class FooterMemory:
         if self._known is None:
             self._known = self._load()
         found: list[SeenFile | None] = []
-        for location, size in zip(locations, sizes, strict=True):
-            key = self._key(location, size)
+        places = self.storage.resolve_many(pa.array(locations, pa.string())).to_pylist()
+        for location, place, size in zip(locations, places, sizes, strict=True):
+            key = self._key(location, place, size)
             entry = None if key is None else self._known.get(key)
             if key is not None:
                 self._keys[location] = key
@@ -103,8 +111,7 @@ class FooterMemory:
             open_storage().put(self.path, self._to_bytes())
             self._learnt = False
 
-    def _key(self, location: str, size: int | None) -> Key | None:
-        place = self.storage.resolve(location)
+    def _key(self, location: str, place: str, size: int | None) -> Key | None:
         if not place.startswith("/"):
             return None if size is None else (place, size, 0)
         try:
@@ -114,10 +121,13 @@ class FooterMemory:
         return place, info.size, info.modified_ms
 
     def _place(self, facts: FileFacts) -> int:
+        if self._last is not None and self._last[0] is facts:
+            return self._last[1]
         place = self._places.get(facts)
         if place is None:
             place = self._places[facts] = len(self._facts)
             self._facts.append(facts)
+        self._last = facts, place
         return place
 
     def _to_bytes(self) -> bytes:
@@ -132,7 +142,7 @@ class FooterMemory:
         sink = pa.BufferOutputStream()
         with pa.ipc.new_stream(sink, schema, options=pa.ipc.IpcWriteOptions(compression="zstd")) as writer:
             writer.write_table(table)
-        data = sink.getvalue().to_pybytes()
+        data = bytes(sink.getvalue().to_pybytes())
         return hashlib.sha256(data).digest() + data
 
     def _load(self) -> dict[Key, tuple[int, int]]:

@@ -345,7 +345,10 @@ class FooterSurvey:
                 self._uncounted[location] = file.rows or 0
             elif rows != file.rows:
                 self.miscounted[location] = f"the metadata states {rows} rows, the file has {file.rows}"
-        places = [self._interned(file.facts) for file in seen]
+        # Files of equal columns mostly share their facts: each object is hashed once.
+        distinct = {id(file.facts): file.facts for file in seen}
+        place_of = {key: self._interned(facts) for key, facts in distinct.items()}
+        places = [place_of[id(file.facts)] for file in seen]
         self._of_location.update(zip(locations, places, strict=True))
         self._progress("look at files", len(self._of_location), 0)
         return places
@@ -391,7 +394,9 @@ def any_conflict(facts: frozenset[FileFacts]) -> bool:
     return False
 
 
-def _forms(fields: Sequence[FileField], above: tuple[str, ...], facts: FileFacts) -> Iterator[tuple[tuple[str, ...], object]]:
+def _forms(
+    fields: Sequence[FileField], above: tuple[str, ...], facts: FileFacts
+) -> Iterator[tuple[tuple[str, ...], object]]:
     for each in fields:
         path = (*above, each.name)
         kind = None if each.children else each.type

@@ -60,7 +60,9 @@ class IcebergProvenance:
         """Of a batch of live data files. A snapshot is one commit, and the files of one name pattern are one writer's."""
         paths = batch.column("file_path")
         doubts = Doubts(batch.num_rows)
-        doubts.add("the table has a name mapping, as imported files need", np.full(batch.num_rows, self.has_name_mapping))
+        doubts.add(
+            "the table has a name mapping, as imported files need", np.full(batch.num_rows, self.has_name_mapping)
+        )
         below: Mask = np.zeros(batch.num_rows, dtype=np.bool_)
         for folder in self.folders:
             below |= np.asarray(pc.starts_with(paths, folder))

@@ -20,7 +20,11 @@ from deltaberg.storage import open_storage
 
 FILES = 300
 OLD_DATE = dt.date(1500, 3, 1)
-LEGACY = {b"org.apache.spark.version": b"3.5.1", b"org.apache.spark.legacyDateTime": b"", b"org.apache.spark.timeZone": b"UTC"}
+LEGACY = {
+    b"org.apache.spark.version": b"3.5.1",
+    b"org.apache.spark.legacyDateTime": b"",
+    b"org.apache.spark.timeZone": b"UTC",
+}
 
 Register = Callable[[pa.Table], str]
 
@@ -98,7 +102,10 @@ class TestOfIceberg:
 
 def with_ids(rows: pa.Table, *ids: int) -> pa.Table:
     """As old pyarrow wrote: ids by position."""
-    fields = [field.with_metadata({b"PARQUET:field_id": str(each).encode()}) for field, each in zip(rows.schema, ids, strict=True)]
+    fields = [
+        field.with_metadata({b"PARQUET:field_id": str(each).encode()})
+        for field, each in zip(rows.schema, ids, strict=True)
+    ]
     return rows.cast(pa.schema(fields))
 
 
