@@ -54,7 +54,8 @@ class FooterForm:
         at = len(self.head)
         if not (data.startswith(self.head) and data.endswith(self.tail) and len(data) > at + len(self.tail)):
             return None
-        return read_integer(data, at + 1) if data[at] == _NUM_ROWS else None
+        rows = read_integer(data, at + 1) if data[at] == _NUM_ROWS else None
+        return rows if rows is not None and rows >= 0 else None
 
     def has_columns_of(self, outline: Outline) -> bool:
         """Whether another footer, which may end otherwise, has the same columns."""
