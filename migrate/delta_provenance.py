@@ -21,7 +21,7 @@ from deltaberg.delta.column_mapping import MappingMode
 from deltaberg.delta.commit_provenance import CommitProvenance, read_provenance
 from deltaberg.delta.log_path import commit_name
 from deltaberg.delta.snapshot import Snapshot
-from deltaberg.migrate.file_facts import FileFacts, in_parallel
+from deltaberg.migrate.file_facts import FileFacts, in_parallel, threads_for
 from deltaberg.migrate.provenance import UUID_PATTERN, Doubts, Provenance, name_pattern
 from deltaberg.storage import NotFound, Storage
 from deltaberg.translate.field_ids import Path, declared_ids
@@ -185,4 +185,5 @@ def _read_all(storage: Storage, locations: Iterable[str]) -> list[CommitProvenan
         except NotFound:
             return None
 
-    return in_parallel(read, list(locations))
+    wanted = list(locations)
+    return in_parallel(read, wanted, threads=threads_for(storage, wanted))

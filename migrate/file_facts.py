@@ -19,6 +19,8 @@ from deltaberg.datafile.parquet_outline import FooterForm, outline_of, read_foot
 from deltaberg.storage import NotFound, Storage
 
 _THREADS: Final = 8
+_REMOTE_THREADS: Final = 32
+"""In a bucket a small read costs waiting, not work."""
 _KNOWN_FORMS: Final = 32
 
 T = TypeVar("T")
@@ -107,7 +109,7 @@ class FactsReader:
     """Looks at many files of a table; columns that were understood once are recognised by the bytes of their footer."""
 
     storage: Storage
-    threads: int = _THREADS
+    threads: int | None = None
     _known: list[tuple[FooterForm, FileFacts]] = field(default_factory=list)
 
     def look_at(self, location: str) -> SeenFile:
@@ -124,7 +126,8 @@ class FactsReader:
 
     def look_at_all(self, locations: Sequence[str]) -> list[SeenFile]:
         """Many, in the order given."""
-        return in_parallel(self.look_at, locations, threads=self.threads)
+        threads = threads_for(self.storage, locations) if self.threads is None else self.threads
+        return in_parallel(self.look_at, locations, threads=threads)
 
     def _look_closer(self, location: str, data: bytes) -> SeenFile:
         """At a file whose footer ends like no other before."""
@@ -136,10 +139,10 @@ class FactsReader:
                     return SeenFile(facts=facts, rows=outline.num_rows)
         seen = read_facts(self.storage, location)
         with parquet_errors(location):
-            form = FooterForm.of(data)
-        if form is not None and outline.num_rows is not None:
+            own = FooterForm.of(data)
+        if own is not None and outline.num_rows is not None:
             # Replaced as a whole: other threads go through the list meanwhile.
-            self._known = [(form, seen.facts), *self._known[: _KNOWN_FORMS - 1]]
+            self._known = [(own, seen.facts), *self._known[: _KNOWN_FORMS - 1]]
         return seen
 
 
@@ -178,6 +181,12 @@ def _all_equal(values: pa.Array, wanted: pa.Scalar) -> bool:
         nan = pc.and_(pc.is_nan(values), pc.is_nan(wanted))
         return bool(pc.all(pc.or_(equal, nan), min_count=0).as_py())
     return bool(pc.all(pc.equal(values, wanted), min_count=0).as_py())
+
+
+def threads_for(storage: Storage, locations: Sequence[str]) -> int:
+    """How many small files to read at once."""
+    local = not locations or storage.resolve(locations[0]).startswith("/")
+    return _THREADS if local else _REMOTE_THREADS
 
 
 def in_parallel(work: Callable[[str], T], locations: Sequence[str], *, threads: int = _THREADS) -> list[T]:

@@ -303,7 +303,8 @@ class FooterSurvey:
 
     def _begin(self) -> None:
         self._settled = False
-        self._groups.clear()
+        for group in self._groups.values():
+            group.files = 0  # those whose footers were read are recalled
         self._doubts.clear()
         self._files = self._alone = 0
         self._doubted = len(self._mixed), len(self._distrusted)
