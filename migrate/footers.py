@@ -7,9 +7,8 @@ do not agree, and all files of a writer whose footers contradict the proof.
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Final
 
 import numpy as np
@@ -116,7 +115,7 @@ class FooterSurvey:
         self._distrusted = set(distrusted)
         self._of_writer: dict[str, set[int]] = {}
         self._index_of: dict[FileFacts, int] = {}
-        self._doubts: Counter[str] = Counter()
+        self._doubts: set[str] = set()
         self._files = self._alone = 0
         self._settled = False
         self._sought: dict[str, None] = {}
@@ -211,8 +210,7 @@ class FooterSurvey:
         self._seen_one_by_one += len(first)
         if len(rest):
             found = provenance()
-            for why, files in found.doubts.items():
-                self._doubts[why] += files
+            self._doubts.update(found.doubts)
             alone = np.array(~found.own[rest])
             if self._distrusted or self._mixed:
                 alone |= self._is_doubted(found, rest)
@@ -314,10 +312,9 @@ class FooterSurvey:
         self._distrusted |= self.sampled().judged()
         again = (len(self._mixed), len(self._distrusted)) != self._doubted
         self._settled = True
-        doubts = Counter(self._doubts)
-        if self._mixed or self._distrusted:
-            doubts["of writers whose footers differ"] += 1
-        self.count = self.count.at_the_end(files=self._files, unread=self._files - self._alone, doubts=doubts)
+        doubts = {*self._doubts, *(("of writers whose footers differ",) if self._mixed or self._distrusted else ())}
+        unread = self._files - self._alone
+        self.count = replace(self.count, files=self._files, unread=unread, doubts=frozenset(doubts))
         if self._memory is not None and not again:
             self._memory.save()
         return again
