@@ -115,15 +115,15 @@ class DeltaProvenance:
         counts = pc.struct_field(adds.column("stats"), "num_records")
         doubts.add("without statistics", np.asarray(counts.is_null()))
         writers = name_pattern(locations)
-        # Files of one commit: written within seconds, of one row commit version where the table tracks rows.
+        # Files of one commit: written within seconds, of one row commit version where the table tracks rows. Neither proves
+        # it: two sessions may write at once, and a backfill gives files of all commits its own version.
         moment = pc.divide(pc.fill_null(adds.column("modification_time"), 0), _SAME_COMMIT_MS).cast(pa.string())
-        versions = adds.column("default_row_commit_version")
-        commits = pc.fill_null(versions, -1).cast(pa.string())
+        commits = pc.fill_null(adds.column("default_row_commit_version"), -1).cast(pa.string())
         return Provenance(
             own=doubts.own,
             groups=pc.binary_join_element_wise(moment, commits, writers, "|"),
             writers=writers,
-            exact=np.asarray(versions.is_valid()),
+            exact=np.zeros(adds.num_rows, dtype=np.bool_),
             doubts=doubts.counts,
         )
 

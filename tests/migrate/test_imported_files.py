@@ -17,6 +17,7 @@ from deltaberg.migrate.convert import convert
 from deltaberg.migrate.plan import plan
 from deltaberg.migrate.source import open_source
 from deltaberg.storage import open_storage
+from deltaberg.translate.options import ConvertOptions
 
 FILES = 300
 OLD_DATE = dt.date(1500, 3, 1)
@@ -138,3 +139,39 @@ class TestOfDelta:
         said = " ".join(done.out.split())
         assert f"{FILES} of {FILES} read: every file was looked at" in said
         assert "imported by CONVERT" in said
+
+
+class TestOfTheirOwnWriters:
+    """A table that its own engine wrote costs a few footers of each commit."""
+
+    def test_of_a_delta_table(self, tmp_path: Path, opened: Any, delta_rows: Any, iceberg_rows: Any) -> None:
+        deltalake = pytest.importorskip("deltalake")
+        folder = tmp_path / "own"
+        rows = pa.table({"p": pa.array(range(320), pa.int64()), "a": pa.array(range(320), pa.int64())})
+        deltalake.write_deltalake(str(folder), rows, partition_by=["p"])
+        done = convert(opened(folder), to="iceberg", target=str(tmp_path / "iceberg"))
+        found = done.plan.footers
+        assert (found.files, found.doubts) == (320, frozenset())
+        assert 256 + 2 <= found.read <= 256 + 6
+        assert found.unread == 320 - found.read
+        assert sorted_rows(iceberg_rows(done.target_metadata), ["p", "a"]) == sorted_rows(
+            delta_rows(folder), ["p", "a"]
+        )
+
+    def test_strict_reads_them_all(self, tmp_path: Path, opened: Any) -> None:
+        deltalake = pytest.importorskip("deltalake")
+        rows = pa.table({"p": pa.array(range(300), pa.int64()), "a": pa.array(range(300), pa.int64())})
+        deltalake.write_deltalake(str(tmp_path / "own"), rows, partition_by=["p"])
+        made = plan(opened(tmp_path / "own"), to="iceberg", options=ConvertOptions(strict=True))
+        assert (made.footers.read, made.footers.unread) == (300, 0)
+
+    def test_of_an_iceberg_table(self, tmp_path: Path, catalog: Any, opened: Any) -> None:
+        from pyiceberg.transforms import IdentityTransform
+
+        rows = pa.table({"p": pa.array(range(300), pa.int64()), "a": pa.array(range(300), pa.int64())})
+        table = catalog.create_table("n.own", schema=rows.schema)
+        with table.update_spec() as spec:
+            spec.add_field("p", IdentityTransform(), "p")
+        table.append(rows)
+        made = plan(opened(table.metadata_location), to="delta")
+        assert (made.footers.files, made.footers.read, made.footers.unread) == (300, 258, 42)
