@@ -68,9 +68,14 @@ DELTA_TYPES = [
 ]
 
 
-def file_name(index: int) -> str:
-    """Relative to the table's folder."""
-    return f"day={FIRST_DAY + dt.timedelta(days=index % DAYS)}/part-{index:07d}.parquet"
+def file_name(index: int, *, iceberg: bool) -> str:
+    """Relative to the table's folder, as Spark names the files of a table of either format."""
+    digits = f"{index:032x}"
+    unique = "-".join((digits[:8], digits[8:12], digits[12:16], digits[16:20], digits[20:]))
+    day = f"day={FIRST_DAY + dt.timedelta(days=index % DAYS)}"
+    if iceberg:
+        return f"data/{day}/{index % 100_000:05d}-7-{unique}-00001.parquet"
+    return f"{day}/part-{index % 100_000:05d}-{unique}.c000.snappy.parquet"
 
 
 def bounds(index: int) -> list[tuple[object, object]]:
@@ -92,20 +97,24 @@ def bounds(index: int) -> list[tuple[object, object]]:
     ]
 
 
-def write_data_files(folder: Path, files: int) -> int:
-    """Link every data file of the table; gives the size of one."""
+def write_data_files(folder: Path, files: int, *, iceberg: bool) -> int:
+    """Link every data file of the table, with field ids where it is Iceberg's; gives the size of one."""
     columns = [pa.nulls(ROWS_PER_FILE, field.type) for field in SCHEMA.as_arrow() if field.name != "day"]
     one = folder / "one.parquet"
     folder.mkdir(parents=True)
     schema = pa.schema(
-        [f.with_metadata({"PARQUET:field_id": str(i + 1)}) for i, f in enumerate(SCHEMA.as_arrow()) if f.name != "day"]
+        [
+            f.with_metadata({"PARQUET:field_id": str(i + 1)} if iceberg else {})
+            for i, f in enumerate(SCHEMA.as_arrow())
+            if f.name != "day"
+        ]
     )
     pq.write_table(pa.table(columns, schema=schema), one)
     for day in range(DAYS):
-        (folder / file_name(day)).parent.mkdir()
+        (folder / file_name(day, iceberg=iceberg)).parent.mkdir(parents=True)
     # A file system has a limit of links to one file; a new original every so often stays below it.
     for index in range(files):
-        path = folder / file_name(index)
+        path = folder / file_name(index, iceberg=iceberg)
         if index % 10_000 == 0:
             path.write_bytes(one.read_bytes())
             original = path
@@ -117,7 +126,7 @@ def write_data_files(folder: Path, files: int) -> int:
 
 def write_delta(folder: Path, files: int) -> None:
     """A Delta table of version 0: the commit and a checkpoint of it."""
-    size = write_data_files(folder, files)
+    size = write_data_files(folder, files, iceberg=False)
     log = folder / "_delta_log"
     log.mkdir()
     fields = [
@@ -134,7 +143,9 @@ def write_delta(folder: Path, files: int) -> None:
         "createdTime": 1_704_067_200_000,
     }
     with (log / f"{0:020d}.json").open("w") as commit:
-        commit.write(json.dumps({"commitInfo": {"timestamp": 1_704_067_200_000, "operation": "WRITE"}}) + "\n")
+        engine = "Apache-Spark/3.5.3 Delta-Lake/3.3.0"
+        info = {"timestamp": 1_704_067_200_000, "operation": "WRITE", "engineInfo": engine}
+        commit.write(json.dumps({"commitInfo": info}) + "\n")
         commit.write(json.dumps({"protocol": protocol}) + "\n" + json.dumps({"metaData": metadata}) + "\n")
         for index in range(files):
             commit.write(json.dumps({"add": add_action(index, size)}) + "\n")
@@ -197,7 +208,7 @@ def add_action(index: int, size: int) -> dict[str, object]:
         "nullCount": dict.fromkeys(names, index % 3),
     }
     return {
-        "path": file_name(index),
+        "path": file_name(index, iceberg=False),
         "partitionValues": {"day": str(FIRST_DAY + dt.timedelta(days=index % DAYS))},
         "size": size,
         "modificationTime": 1_704_067_200_000 + index,
@@ -216,7 +227,7 @@ def delta_value(value: object) -> object:
 
 def write_iceberg(folder: Path, files: int) -> None:
     """An Iceberg table of format version 2."""
-    size = write_data_files(folder, files)
+    size = write_data_files(folder, files, iceberg=True)
     table = iceberg_catalog(folder).create_table(
         "bench.orders",
         SCHEMA,
@@ -246,7 +257,7 @@ def data_files(folder: Path, indexes: range, size: int) -> Iterator[DataFile]:
         pairs = list(zip(leaves, bounds(index), strict=True))
         yield DataFile.from_args(
             content=DataFileContent.DATA,
-            file_path=f"file://{folder}/{file_name(index)}",
+            file_path=f"file://{folder}/{file_name(index, iceberg=True)}",
             file_format=FileFormat.PARQUET,
             partition=Record(EPOCH_DAY + index % DAYS),
             record_count=ROWS_PER_FILE,

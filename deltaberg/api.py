@@ -133,6 +133,7 @@ def plan(
     to: FormatName,
     target: TablePath | None = None,
     options: ConvertOptions | None = None,
+    progress: Progress | None = None,
     **keywords: Unpack[ConversionKeywords],
 ) -> Plan:
     """What a conversion would share, translate, rewrite and refuse, and why. Writes nothing. Arguments: as ``convert``'s.
@@ -140,7 +141,7 @@ def plan(
     A source that is there but cannot be read (no table, corrupt, of an unknown feature) is a plan with one refusal. Raises
     Conflict where the target holds another table or was changed, as ``convert`` does.
     """
-    _check("plan", keywords, _CONVERSION, to=to, target=target, options=options)
+    _check("plan", keywords, _CONVERSION, to=to, target=target, options=options, progress=progress)
     where, choices = _parted(keywords, options)
     location, place = _location(source), None if target is None else _location(target)
     with error_context(table=location):
@@ -148,7 +149,7 @@ def plan(
             opened = _source(location, where, to, place)
         except Refused as refused:
             return refused.plan
-        return make_plan(opened, to=to, target=place, options=choices)
+        return make_plan(opened, to=to, target=place, options=choices, progress=progress)
 
 
 def convert(

@@ -158,7 +158,9 @@ class _Job:
             with engine.parts_of(
                 self.source, self.options, target=(storage, self.root), progress=self.progress
             ) as parts:
-                prepared = prepare(self.source, to=self.to, options=self.options, parts=parts, root=self.root)
+                prepared = prepare(
+                    self.source, to=self.to, options=self.options, parts=parts, root=self.root, progress=self.progress
+                )
                 if prepared.plan.refused:
                     raise Refused(prepared.plan)
                 result = self._write(prepared, position, storage, begun, engine, parts)

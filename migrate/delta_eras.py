@@ -21,7 +21,7 @@ from deltaberg.delta.history import CommitActions
 from deltaberg.delta.in_commit_timestamp import first_in_commit_timestamp
 from deltaberg.delta.protocol import Protocol
 from deltaberg.delta.types import ArrayType, DateType, DeltaType, MapType, StructField, StructType
-from deltaberg.migrate.footers import in_parallel
+from deltaberg.migrate.file_facts import in_parallel
 from deltaberg.migrate.source import DeltaSource
 from deltaberg.translate.field_ids import Path, assigned_ids, declared_ids, mapped_schema, physical_name
 from deltaberg.translate.type_changes import iceberg_can_promote

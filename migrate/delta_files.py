@@ -13,12 +13,13 @@ import pyarrow.compute as pc
 
 from deltaberg.delta.add_path import location_array
 from deltaberg.delta.deletion_vector import descriptors
-from deltaberg.migrate.footers import ONE_BY_ONE, FooterSurvey, look_at_all, name_pattern
+from deltaberg.migrate.delta_provenance import DeltaProvenance
+from deltaberg.migrate.file_facts import FactsReader, FileFacts
+from deltaberg.migrate.footer_memory import FooterMemory
+from deltaberg.migrate.footers import ONE_BY_ONE, FooterSurvey, Progress, silent
 from deltaberg.migrate.locations import real_locations
 from deltaberg.migrate.outside_files import count_vector_files, outside_of
 from deltaberg.migrate.source import DeltaSource
-
-_SAME_COMMIT_MS = 10_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,13 +55,43 @@ class DeltaFileReader:
         deep: bool,
         one_by_one: int = ONE_BY_ONE,
         row_counts: Mapping[str, int] = MappingProxyType({}),
+        provenance: DeltaProvenance | None = None,
+        distrusted: frozenset[str] = frozenset(),
+        memory: FooterMemory | None = None,
+        progress: Progress = silent,
     ) -> None:
-        """one_by_one: as in ``FooterSurvey``. row_counts: by location, of files whose footers were read before."""
+        """one_by_one, distrusted, memory, progress: as in ``FooterSurvey``. row_counts: by location, of files whose footers
+        were read before. provenance: None to ask the log when it is needed."""
         self._source = source
-        self.survey = FooterSurvey(source.storage, deep=deep, one_by_one=one_by_one)
+        self._provenance = provenance
+        self.survey = FooterSurvey(
+            source.storage,
+            deep=deep,
+            one_by_one=one_by_one,
+            contradicts=self._contradicts,
+            distrusted=distrusted,
+            memory=memory,
+            progress=progress,
+        )
         self._row_counts: dict[str, int] = dict(row_counts)
         self.outside = outside_of(source)
         """Files that were described and are not below the table's own folder, those of deletion vectors too."""
+
+    def passes(self) -> Iterator[None]:
+        """Each time that all files are to be described; what was seen of them before then does not count twice."""
+        for _ in self.survey.passes():
+            self.outside = outside_of(self._source)
+            yield
+
+    @property
+    def provenance(self) -> DeltaProvenance:
+        """What the log says of who wrote the version's files."""
+        if self._provenance is None:
+            self._provenance = DeltaProvenance.of(self._source.snapshot)
+        return self._provenance
+
+    def _contradicts(self, facts: FileFacts) -> bool:
+        return self.provenance.contradicts(facts)
 
     @property
     def counted_by_footer(self) -> int:
@@ -81,12 +112,20 @@ class DeltaFileReader:
             if adds.num_rows:
                 yield self.describe(adds)
 
+    def located(self) -> Iterator[DeltaFiles]:
+        """The same without ``facts``: no footer is read, but for row counts that the log does not state."""
+        for adds in self._source.snapshot.add_files(check_totals=False):
+            if adds.num_rows:
+                yield self.locate(adds)
+
     def describe(self, adds: pa.RecordBatch) -> DeltaFiles:
         """The same for a batch of ADD_SCHEMA."""
         locations = real_locations(self._source.storage, location_array(adds, self._source.snapshot.table_root))
         formats = pa.repeat(pa.scalar("parquet"), adds.num_rows)
         counts = pc.struct_field(adds.column("stats"), "num_records")
-        facts = self.survey.observe(locations, formats, _groups(adds, locations), counts)
+        facts = self.survey.observe(
+            locations, formats, counts, adds.column("size"), lambda: self.provenance.describe(adds, locations)
+        )
         if counts.null_count:
             counts = self._counted(counts, locations)
         self.outside.add(locations)
@@ -117,16 +156,13 @@ class DeltaFileReader:
     def _counted(self, counts: pa.Array, locations: pa.Array) -> pa.Array:
         missing = pc.is_null(counts)
         wanted = locations.filter(missing).to_pylist()
+        for location in wanted:
+            seen = self.survey.rows_of(location)
+            if seen is not None:
+                self._row_counts.setdefault(location, seen)
         unread = [location for location in wanted if location not in self._row_counts]
-        for location, file in zip(unread, look_at_all(self._source.storage, unread), strict=True):
+        for location, file in zip(unread, FactsReader(self._source.storage).look_at_all(unread), strict=True):
             if file.trouble is not None:
                 self.survey.note_unreadable(location, file.trouble)
             self._row_counts[location] = file.rows or 0
         return pc.replace_with_mask(counts, missing, pa.array([self._row_counts[each] for each in wanted], pa.int64()))
-
-
-def _groups(adds: pa.RecordBatch, locations: pa.Array) -> pa.Array:
-    """Files of one writer and commit: written within seconds, named alike, of one row commit version."""
-    moment = pc.divide(pc.fill_null(adds.column("modification_time"), 0), _SAME_COMMIT_MS).cast(pa.string())
-    version = pc.fill_null(adds.column("default_row_commit_version"), -1).cast(pa.string())
-    return pc.binary_join_element_wise(moment, version, name_pattern(locations), "|")

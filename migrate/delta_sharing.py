@@ -9,7 +9,7 @@ from deltaberg.delta.column_mapping import MappingMode
 from deltaberg.iceberg.table_metadata import TableMetadata
 from deltaberg.iceberg.transforms import IdentityTransform
 from deltaberg.migrate.delta_names import ColumnNaming
-from deltaberg.migrate.footers import UNREADABLE
+from deltaberg.migrate.file_facts import UNREADABLE
 from deltaberg.translate import codes
 from deltaberg.translate.file_columns import Obstacle, delta_obstacles, still_in_the_way
 from deltaberg.translate.findings import Finding, Severity

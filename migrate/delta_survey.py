@@ -21,7 +21,9 @@ from deltaberg.iceberg.schema import Schema
 from deltaberg.iceberg.snapshot import Snapshot
 from deltaberg.iceberg.transforms import IdentityTransform, TruncateTransform
 from deltaberg.iceberg.types import StringType
-from deltaberg.migrate.footers import ONE_BY_ONE, FooterSurvey, name_pattern
+from deltaberg.migrate.footer_memory import FooterMemory
+from deltaberg.migrate.footers import ONE_BY_ONE, FooterSurvey, Progress, silent
+from deltaberg.migrate.iceberg_provenance import IcebergProvenance
 from deltaberg.migrate.locations import real_locations
 from deltaberg.migrate.outside_files import count_files, outside_of
 from deltaberg.migrate.snapshot_line import SnapshotLine
@@ -77,9 +79,23 @@ Surveying = Callable[[IcebergSource, SnapshotLine, bool], DeltaSurvey]
 """Looks at every file of a line's snapshots; the third argument asks for every footer."""
 
 
-def survey_delta(source: IcebergSource, line: SnapshotLine, deep: bool) -> DeltaSurvey:
+def survey_delta(source: IcebergSource, line: SnapshotLine, deep: bool, *, progress: Progress = silent) -> DeltaSurvey:
     """Look at the files of every snapshot of the line, in this process. Raises what reading the table raises."""
-    found = DeltaSurvey(footers=FooterSurvey(source.storage, deep=deep), outside=outside_of(source))
+    metadata = source.table.metadata
+    footers = FooterSurvey(
+        source.storage,
+        deep=deep,
+        contradicts=IcebergProvenance.of(metadata).contradicts,
+        memory=FooterMemory.of(source.storage, metadata.location),
+        progress=progress,
+    )
+    found = DeltaSurvey(footers=footers, outside=outside_of(source))
+    for _ in footers.passes():
+        found = _surveyed(DeltaSurvey(footers=footers, outside=outside_of(source)), source, line)
+    return found
+
+
+def _surveyed(found: DeltaSurvey, source: IcebergSource, line: SnapshotLine) -> DeltaSurvey:
     seen: set[str] = set()
     for snapshot in line.distinct:
         paths = PathFingerprints()
@@ -99,10 +115,12 @@ def observe(
 ) -> tuple[pa.Array, npt.NDArray[np.int32]]:
     """Where the files of a batch really are, and the facts of each."""
     locations = real_locations(source.storage, batch.column("file_path"))
-    commits = pc.fill_null(batch.column("snapshot_id"), 0).cast(pa.string())
-    groups = pc.binary_join_element_wise(commits, name_pattern(locations), "|")
     facts = footers.observe(
-        batch.column("file_path"), batch.column("file_format"), groups, batch.column("record_count")
+        batch.column("file_path"),
+        batch.column("file_format"),
+        batch.column("record_count"),
+        batch.column("file_size_in_bytes"),
+        lambda: IcebergProvenance.of(source.table.metadata).describe(batch),
     )
     return locations, facts
 

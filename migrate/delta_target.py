@@ -151,7 +151,7 @@ class _Designer:
         self.line = line
         self.schema = line.union
         self.schemas = line.schemas or (source.schema,)
-        self.survey: DeltaSurvey = survey_files(source, line, options.deep)
+        self.survey: DeltaSurvey = survey_files(source, line, options.reads_all_footers)
         count_metadata_files(self.survey.outside, source, line.distinct)
         self.findings: list[Finding] = []
 

@@ -1,184 +1,132 @@
-"""What only the footers of data files show, sampled: names, field ids, physical types, legacy forms.
+"""Whose footers are read, and which footer describes a file: no unread one decides a row unless the metadata vouches for it.
 
-One file a writer and commit stands for the rest of them; the first files of a table, or all of them on request, are
-looked at one by one.
+A file that the metadata proves to be the table's own (``provenance``) may be described by footers of its group, which is the
+files of one writer and commit. Every other file is looked at, and so are the first files of a table, a group whose footers
+do not agree, and all files of a writer whose footers contradict the proof.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, replace
-from typing import TypeVar
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Final
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from deltaberg.datafile import DataFileError, FileField, ParquetSource, ReadField
-from deltaberg.datafile.file_schema import has_field_ids, walk
-from deltaberg.storage import NotFound, Storage
+from deltaberg.datafile import FileField
+from deltaberg.migrate.file_facts import UNREADABLE, FactsReader, FileFacts, SeenFile, in_parallel
+from deltaberg.migrate.footer_count import FooterCount
+from deltaberg.migrate.footer_memory import FooterMemory
+from deltaberg.migrate.provenance import Contradicts, Provenance, nothing_contradicts
+from deltaberg.storage import Storage
 from deltaberg.translate import codes
 from deltaberg.translate.findings import Finding
 
-ONE_BY_ONE = 256
+ONE_BY_ONE: Final = 256
 """So many files of a table are looked at one by one; a table of no more is known for certain."""
 
-_THREADS = 8
+_AT_ONCE: Final = 2048
+_FEW: Final = 4096
+_MORE_FROM: Final = 10
+"""Two footers of a group of up to 2**10 files are read, one more whenever it doubles."""
 
 Indices = npt.NDArray[np.int32]
-T = TypeVar("T")
+Rows = npt.NDArray[np.int64]
+Progress = Callable[[str, int, int], None]
+
+
+def silent(stage: str, done: int, total: int) -> None:
+    """No progress wanted."""
+
+
+@dataclass(slots=True, kw_only=True)
+class _Group:
+    """Own files of one writer and commit. facts: of its first footer; None before that is read."""
+
+    writer: str
+    facts: int | None = None
+    files: int = 0
+    sampled: int = 0
+
+    def wanted(self) -> int:
+        """How many of its footers to read."""
+        return min(self.files, 2) + max(0, self.files.bit_length() - _MORE_FROM)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class FileFacts:
-    """What the files of one group have in common.
+class Sampled:
+    """What a survey saw of a writer's groups that may be of several commits, and whom it came to distrust."""
 
-    fields: the columns as the files have them; None for formats other than Parquet. int96: leaves stored as INT96.
-    two_level_lists: dotted names of lists in Parquet's legacy form. unusual_maps: top-level columns with maps whose repeated
-    group is not called ``key_value``.
-    """
+    facts: Mapping[str, frozenset[FileFacts]] = field(default_factory=dict)
+    distrusted: frozenset[str] = frozenset()
 
-    format: str
-    fields: tuple[FileField, ...] | None = None
-    int96: frozenset[int] = frozenset()
-    two_level_lists: tuple[str, ...] = ()
-    unusual_maps: tuple[str, ...] = ()
+    def judged(self) -> frozenset[str]:
+        """The writers to distrust: also those whose footers cannot be told apart by the time of their files."""
+        mixed = {writer for writer, facts in self.facts.items() if any_conflict(facts)}
+        return self.distrusted | mixed
 
-    @property
-    def has_ids(self) -> bool:
-        return self.fields is not None and has_field_ids(self.fields)
-
-    @property
-    def lacks_ids(self) -> bool:
-        """Whether some column has no field id: PyIceberg then reads the whole file by the table's name mapping."""
-        return self.fields is not None and any(_lacks_id(each) for each in self.fields)
-
-    @property
-    def hybrid_calendar(self) -> bool:
-        """Whether some dates or instants are counted in the hybrid calendar."""
-        return self.fields is not None and any(each.calendar is not None for each in walk(self.fields))
-
-
-def _lacks_id(field: FileField) -> bool:
-    """Parts of lists, maps and variants do not count: many writers leave those out."""
-    if field.field_id is None:
-        return True
-    plain = pa.types.is_struct(field.type) and {child.name for child in field.children} != {"metadata", "value"}
-    return plain and any(_lacks_id(child) for child in field.children)
-
-
-UNREADABLE = FileFacts(format="unreadable")
-"""What is known of a file that is not there or is damaged."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SeenFile:
-    """One file that was looked at. rows: as its footer has them. trouble: why it cannot be read."""
-
-    facts: FileFacts
-    rows: int | None
-    trouble: str | None = None
-
-
-def look_at(storage: Storage, location: str) -> SeenFile:
-    """One Parquet file; one that is not there or is damaged is UNREADABLE. Raises StorageError for all other trouble."""
-    try:
-        return read_facts(storage, location)
-    except (NotFound, DataFileError) as error:
-        return SeenFile(facts=UNREADABLE, rows=None, trouble=str(error))
-
-
-def read_facts(storage: Storage, location: str) -> SeenFile:
-    """The facts of one Parquet file. Raises DataFileError, StorageError."""
-    with ParquetSource(storage, location) as source:
-        leaves = enumerate(source.footer.schema.leaves())
-        stored = [number for number, (leaf, _) in leaves if leaf.physical_type == "INT96"]
-        facts = FileFacts(
-            format="parquet",
-            fields=tuple(_with_instants(each, frozenset(stored)) for each in source.fields),
-            int96=frozenset(stored),
-            two_level_lists=tuple(source.footer.schema.two_level_lists()),
-            unusual_maps=tuple(each.name for each in source.footer.schema.children if each.has_unusual_map),
+    def plus(self, other: Sampled) -> Sampled:
+        """What both saw."""
+        nothing: frozenset[FileFacts] = frozenset()
+        writers = {*self.facts, *other.facts}
+        return Sampled(
+            facts={each: self.facts.get(each, nothing) | other.facts.get(each, nothing) for each in writers},
+            distrusted=self.distrusted | other.distrusted,
         )
-        return SeenFile(facts=facts, rows=source.num_rows)
-
-
-def _with_instants(field: FileField, int96: frozenset[int]) -> FileField:
-    """INT96 leaves typed as what they are: instants, though Arrow reads them without a zone."""
-    if field.children:
-        return replace(field, children=tuple(_with_instants(child, int96) for child in field.children))
-    return replace(field, type=pa.timestamp("us", tz="UTC")) if field.first_leaf in int96 else field
-
-
-def look_at_all(storage: Storage, locations: Sequence[str]) -> list[SeenFile]:
-    """``look_at`` for many, in the order given."""
-    return in_parallel(lambda location: look_at(storage, location), locations)
-
-
-def differs_from_constant(
-    storage: Storage, locations: Sequence[str], name: str, values: pa.Array
-) -> npt.NDArray[np.bool_]:
-    """For which files a column holds anything but one value; the column is read, the others are not.
-
-    locations: Parquet files. name: of a top-level column. values: what each file should hold throughout, null for null.
-    NaN equals NaN and -0.0 differs from 0.0.
-    """
-    wanted = dict(zip(locations, values, strict=True))
-
-    def differs(location: str) -> bool:
-        column = ReadField(name=name, type=values.type, physical_name=name)
-        with ParquetSource(storage, location) as source:
-            try:
-                return any(
-                    not _all_equal(batch.column(0), wanted[location])
-                    for batch in source.iter_batches([column], match="name")
-                )
-            except DataFileError:
-                return True  # the column does not even read as the declared type
-
-    return np.array(in_parallel(differs, locations), dtype=bool)
-
-
-def _all_equal(values: pa.Array, wanted: pa.Scalar) -> bool:
-    if not wanted.is_valid:
-        return bool(values.null_count == len(values))
-    if values.null_count:
-        return False
-    if pa.types.is_floating(values.type):
-        bits = pa.int32() if values.type.bit_width == 32 else pa.int64()
-        equal = pc.equal(values.view(bits), pa.array([wanted.as_py()], values.type).view(bits)[0])
-        nan = pc.and_(pc.is_nan(values), pc.is_nan(wanted))
-        return bool(pc.all(pc.or_(equal, nan), min_count=0).as_py())
-    return bool(pc.all(pc.equal(values, wanted), min_count=0).as_py())
-
-
-def in_parallel(work: Callable[[str], T], locations: Sequence[str]) -> list[T]:
-    """The results in order; the first failure in that order is raised."""
-    if len(locations) <= 1:
-        return [work(location) for location in locations]
-    with ThreadPoolExecutor(max_workers=_THREADS) as pool:
-        return list(pool.map(work, locations))
 
 
 class FooterSurvey:
     """Facts of a table's files, found while its files stream by; kept for the second time that they do."""
 
-    def __init__(self, storage: Storage, *, deep: bool, one_by_one: int = ONE_BY_ONE) -> None:
-        """deep: every file is looked at; else the first ``one_by_one``, and one of each group."""
+    def __init__(
+        self,
+        storage: Storage,
+        *,
+        deep: bool,
+        one_by_one: int = ONE_BY_ONE,
+        contradicts: Contradicts = nothing_contradicts,
+        distrusted: frozenset[str] = frozenset(),
+        memory: FooterMemory | None = None,
+        progress: Progress = silent,
+    ) -> None:
+        """deep: every file is looked at; else the first ``one_by_one``, those that are not the table's own, and some of
+        each group. contradicts: what own files never look like. distrusted: writers whose files are all looked at. memory:
+        of earlier runs. progress: told of footers that are read one by one.
+        """
         self._storage = storage
         self.deep = deep
         self.one_by_one = one_by_one
-        self._seen_one_by_one = 0
-        self._of_location: dict[str, int] = {}
-        self._of_group: dict[str, int] = {}
-        self._index_of: dict[FileFacts, int] = {}
         self.facts: list[FileFacts] = []
-        self.footers_read = 0
         self.unreadable: dict[str, str] = {}
         self.miscounted: dict[str, str] = {}
+        self.count = FooterCount()
+        self._contradicts = contradicts
+        self._memory = memory
+        self._progress = progress
+        self._reader = FactsReader(storage)
+        self._seen_one_by_one = 0
+        self._of_location: dict[str, int] = {}
+        self._uncounted: dict[str, int] = {}
+        self._groups: dict[str, _Group] = {}
+        self._mixed: set[str] = set()
+        self._distrusted = set(distrusted)
+        self._of_writer: dict[str, set[int]] = {}
+        self._index_of: dict[FileFacts, int] = {}
+        self._doubts: set[str] = set()
+        self._files = self._alone = 0
+        self._settled = False
         self._sought: dict[str, None] = {}
+
+    def __getstate__(self) -> dict[str, object]:
+        """Another process uses what was found, and remembers nothing."""
+        return {**vars(self), "_memory": None, "_progress": silent}
+
+    @property
+    def footers_read(self) -> int:
+        return self.count.read
 
     def findings(self) -> list[Finding]:
         """Files that cannot be read, and files whose rows are not as many as the metadata states; the first one is named."""
@@ -190,6 +138,24 @@ class FooterSurvey:
             )
             if files
         ]
+
+    def passes(self) -> Iterator[None]:
+        """Look at all files once in each pass, and forget what came of the pass before: footers that were read last raised
+        doubts about files that had been described by others. Nearly always there is one pass."""
+        while True:
+            self._begin()
+            yield
+            if not self._settle():
+                return
+
+    def sampled(self) -> Sampled:
+        """For whoever puts the surveys of parts together."""
+        return Sampled(
+            facts={
+                writer: frozenset(self.facts[place] for place in places) for writer, places in self._of_writer.items()
+            },
+            distrusted=frozenset(self._distrusted),
+        )
 
     def absorb(
         self, facts: Sequence[FileFacts], unreadable: Mapping[str, str], miscounted: Mapping[str, str]
@@ -203,6 +169,10 @@ class FooterSurvey:
         """A file that somebody else failed to read."""
         self.unreadable[location] = trouble
 
+    def rows_of(self, location: str) -> int | None:
+        """The rows of a file whose metadata does not state them, where its footer was read here."""
+        return self._uncounted.get(location)
+
     def look_for(self, locations: Sequence[str]) -> None:
         """See whether files without a footer to read are there: the first of a table, or all of them on request."""
         unseen = [location for location in dict.fromkeys(locations) if location not in self._sought]
@@ -213,42 +183,56 @@ class FooterSurvey:
             if not there:
                 self.note_unreadable(location, "no such file")
 
-    def observe(self, locations: pa.Array, formats: pa.Array, groups: pa.Array, record_counts: pa.Array) -> Indices:
+    def observe(
+        self,
+        locations: pa.Array,
+        formats: pa.Array,
+        record_counts: pa.Array,
+        sizes: pa.Array,
+        provenance: Callable[[], Provenance],
+    ) -> Indices:
         """For every file of a batch, which of ``facts`` describes it. Reads footers of what it has not seen.
 
         locations: where the files are. formats: ``parquet`` ...; the others have no footer that matters.
-        groups: a text that files of one writer and commit share. record_counts: rows by the metadata, null where it does
-        not say; the files that are looked at are compared.
+        record_counts: rows by the metadata, null where it does not say; the files that are looked at are compared.
+        provenance: of the same files; asked only where some of them need not be looked at.
         """
-        rows = len(locations)
-        result = np.full(rows, -1, dtype=np.int32)
+        result = np.full(len(locations), -1, dtype=np.int32)
+        batch = _Batch(locations=locations, record_counts=record_counts, sizes=sizes)
         self._recall(locations, result)
+        recalled = int((result >= 0).sum())
         self._other_formats(locations, formats, result)
-        budget = rows if self.deep else max(0, self.one_by_one - self._seen_one_by_one)
         unknown = np.flatnonzero(result < 0)
-        one_by_one = unknown[:budget]
-        if len(one_by_one):
-            self._seen_one_by_one += len(one_by_one)
-            chosen = locations.take(pa.array(one_by_one)).to_pylist()
-            found = self._read(chosen, record_counts.take(pa.array(one_by_one)).to_pylist())
-            result[one_by_one] = found
-            self._of_location.update(zip(chosen, found, strict=True))
-        rest = unknown[budget:]
+        self._files += recalled + len(unknown)
+        self._alone += recalled
+        budget = len(unknown) if self.deep else max(0, self.one_by_one - self._seen_one_by_one)
+        first, rest = unknown[:budget], unknown[budget:]
+        self._seen_one_by_one += len(first)
         if len(rest):
-            kept = pa.array(rest)
-            result[rest] = self._by_group(locations.take(kept), groups.take(kept), record_counts.take(kept))
+            found = provenance()
+            self._doubts.update(found.doubts)
+            alone = np.array(~found.own[rest])
+            if self._distrusted or self._mixed:
+                alone |= self._is_doubted(found, rest)
+            first = np.concatenate((first, rest[alone]))
+            self._by_group(batch, found, rest[~alone], result)
+        if len(first):
+            self._alone += len(first)
+            result[first] = self._read(batch, first)
         return result
 
     def _recall(self, locations: pa.Array, result: Indices) -> None:
         """Files that were looked at one by one before."""
-        if not self._of_location:
-            return
-        known = pa.array(list(self._of_location), pa.string())
-        place = pc.index_in(locations, value_set=known)
-        hit = np.flatnonzero(place.is_valid().to_numpy(zero_copy_only=False))
-        if len(hit):
-            values = np.fromiter(self._of_location.values(), np.int32, len(self._of_location))
-            result[hit] = values[place.take(pa.array(hit)).to_numpy()]
+        if len(self._of_location) > _FEW:
+            place = self._of_location
+            result[:] = [place.get(each, -1) for each in locations.to_pylist()]
+        elif self._of_location:
+            known = pa.array(list(self._of_location), pa.string())
+            place = pc.index_in(locations, value_set=known)
+            hit = np.flatnonzero(place.is_valid().to_numpy(zero_copy_only=False))
+            if len(hit):
+                values = np.fromiter(self._of_location.values(), np.int32, len(self._of_location))
+                result[hit] = values[place.take(pa.array(hit)).to_numpy()]
 
     def _other_formats(self, locations: pa.Array, formats: pa.Array, result: Indices) -> None:
         for name in pc.unique(formats).to_pylist():
@@ -258,29 +242,127 @@ class FooterSurvey:
                 these = locations.filter(here)
                 self.look_for((these if self.deep else these.slice(0, ONE_BY_ONE)).to_pylist())
 
-    def _by_group(self, locations: pa.Array, groups: pa.Array, record_counts: pa.Array) -> Indices:
-        encoded = groups.dictionary_encode()
-        names = encoded.dictionary.to_pylist()
-        codes = encoded.indices.to_numpy()
-        first = np.full(len(names), -1, dtype=np.int64)
-        first[codes[::-1]] = np.arange(len(codes) - 1, -1, -1)
-        unseen = [code for code, name in enumerate(names) if name not in self._of_group]
-        if unseen:
-            places = pa.array(first[unseen])
-            found = self._read(locations.take(places).to_pylist(), record_counts.take(places).to_pylist())
-            self._of_group.update(zip((names[code] for code in unseen), found, strict=True))
-        facts: Indices = np.array([self._of_group[name] for name in names], dtype=np.int32)[codes]
-        return facts
+    # Groups
 
-    def _read(self, locations: Sequence[str], stated: Sequence[int | None]) -> list[int]:
-        self.footers_read += len(locations)
-        seen = look_at_all(self._storage, locations)
+    def _is_doubted(self, found: Provenance, rows: Rows) -> npt.NDArray[np.bool_]:
+        kept = pa.array(rows)
+        doubted = np.zeros(len(rows), dtype=np.bool_)
+        for texts, doubtful in ((found.writers, self._distrusted), (found.groups, self._mixed)):
+            if doubtful:
+                among = pa.array(sorted(doubtful), pa.string())
+                doubted |= np.asarray(pc.is_in(texts.take(kept), value_set=among))
+        return doubted
+
+    def _by_group(self, batch: _Batch, found: Provenance, rows: Rows, result: Indices) -> None:
+        if not len(rows):
+            return
+        encoded = found.groups.take(pa.array(rows)).dictionary_encode()
+        of_row = encoded.indices.to_numpy()
+        order = np.argsort(of_row, kind="stable")
+        starts = np.searchsorted(of_row[order], np.arange(len(encoded.dictionary) + 1))
+        groups: list[_Group] = []
+        chosen: list[Rows] = []
+        for place, name in enumerate(encoded.dictionary.to_pylist()):
+            members = rows[order[starts[place] : starts[place + 1]]]
+            group = self._groups.get(name)
+            if group is None:
+                group = self._groups[name] = _Group(writer=found.writers[int(members[0])].as_py())
+            groups.append(group)
+            if not self._settled or group.facts is None:
+                group.files += len(members)
+                wanted = min(group.wanted() - group.sampled, len(members))
+                if wanted > 0:
+                    chosen.append(members[np.linspace(0, len(members) - 1, wanted).astype(np.int64)])
+                    group.sampled += wanted
+                    continue
+            chosen.append(members[:0])
+        every = np.concatenate(chosen)
+        seen = self._read(batch, every) if len(every) else np.zeros(0, dtype=np.int32)
+        self._alone += len(every)
+        at = 0
+        for name, group, picked in zip(encoded.dictionary.to_pylist(), groups, chosen, strict=True):
+            if len(picked):
+                self._weigh(name, group, seen[at : at + len(picked)], exact=bool(found.exact[picked].all()))
+                at += len(picked)
+        result[rows] = np.array([group.facts for group in groups], dtype=np.int32)[of_row]
+        result[every] = seen
+
+    def _weigh(self, name: str, group: _Group, seen: Indices, *, exact: bool) -> None:
+        """What footers of a group say of it, and of its writer."""
+        found = set(seen.tolist())
+        if group.facts is None:
+            group.facts = int(seen[0])
+        if found != {group.facts}:
+            self._mixed.add(name)
+        if not exact:
+            self._of_writer.setdefault(group.writer, set()).update(found)
+        if any(self._contradicts(self.facts[each]) for each in found):
+            self._distrusted.add(group.writer)
+
+    def _begin(self) -> None:
+        self._settled = False
+        for group in self._groups.values():
+            group.files = 0  # those whose footers were read are recalled
+        self._doubts.clear()
+        self._files = self._alone = 0
+        self._doubted = len(self._mixed), len(self._distrusted)
+
+    def _settle(self) -> bool:
+        """The end of a pass; whether another one is needed."""
+        self._distrusted |= self.sampled().judged()
+        again = (len(self._mixed), len(self._distrusted)) != self._doubted
+        self._settled = True
+        doubts = {*self._doubts, *(("of writers whose footers differ",) if self._mixed or self._distrusted else ())}
+        unread = self._files - self._alone
+        self.count = replace(self.count, files=self._files, unread=unread, doubts=frozenset(doubts))
+        if self._memory is not None and not again:
+            self._memory.save()
+        return again
+
+    # Footers
+
+    def _read(self, batch: _Batch, rows: Rows) -> Indices:
+        found = np.full(len(rows), -1, dtype=np.int32)
+        for start in range(0, len(rows), _AT_ONCE):
+            some = pa.array(rows[start : start + _AT_ONCE])
+            found[start : start + _AT_ONCE] = self._read_some(
+                batch.locations.take(some).to_pylist(),
+                batch.record_counts.take(some).to_pylist(),
+                batch.sizes.take(some).to_pylist(),
+            )
+        return found
+
+    def _read_some(
+        self, locations: Sequence[str], stated: Sequence[int | None], sizes: Sequence[int | None]
+    ) -> list[int]:
+        seen = self._looked_at(locations, sizes)
         for location, file, rows in zip(locations, seen, stated, strict=True):
             if file.trouble is not None:
                 self.unreadable[location] = file.trouble
-            elif rows is not None and rows != file.rows:
+            elif rows is None:
+                self._uncounted[location] = file.rows or 0
+            elif rows != file.rows:
                 self.miscounted[location] = f"the metadata states {rows} rows, the file has {file.rows}"
-        return [self._interned(file.facts) for file in seen]
+        # Files of equal columns mostly share their facts: each object is hashed once.
+        distinct = {id(file.facts): file.facts for file in seen}
+        place_of = {key: self._interned(facts) for key, facts in distinct.items()}
+        places = [place_of[id(file.facts)] for file in seen]
+        self._of_location.update(zip(locations, places, strict=True))
+        self._progress("look at files", len(self._of_location), 0)
+        return places
+
+    def _looked_at(self, locations: Sequence[str], sizes: Sequence[int | None]) -> Sequence[SeenFile]:
+        memory = self._memory
+        # The first files cost less to read than to remember.
+        if memory is None or len(self._of_location) + len(locations) <= ONE_BY_ONE:
+            self.count = self.count.more(read=len(locations))
+            return self._reader.look_at_all(locations)
+        known = memory.recall(locations, sizes)
+        unread = [location for location, seen in zip(locations, known, strict=True) if seen is None]
+        self.count = self.count.more(read=len(unread), remembered=len(locations) - len(unread))
+        read = dict(zip(unread, self._reader.look_at_all(unread), strict=True))
+        memory.learn(read)
+        return [read[location] if seen is None else seen for location, seen in zip(locations, known, strict=True)]
 
     def _interned(self, facts: FileFacts) -> int:
         index = self._index_of.get(facts)
@@ -290,7 +372,42 @@ class FooterSurvey:
         return index
 
 
-def name_pattern(locations: pa.Array) -> pa.Array:
-    """File names without what differs from file to file: digits and hexadecimal runs."""
-    names = pc.replace_substring_regex(locations, r"^.*/", "")
-    return pc.replace_substring_regex(names, r"[0-9a-fA-F]{2,}|[0-9]", "#")
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Batch:
+    locations: pa.Array
+    record_counts: pa.Array
+    sizes: pa.Array
+
+
+def any_conflict(facts: frozenset[FileFacts]) -> bool:
+    """Whether files hold one column in several ways: under another id or type, as INT96, in another calendar or list form.
+
+    Columns that only some of them have do not count: columns come and go.
+    """
+    known: dict[tuple[str, ...], object] = {}
+    for each in facts:
+        for path, form in _forms(each.fields or (), (), each):
+            if known.setdefault(path, form) != form:
+                return True
+    return False
+
+
+def _forms(
+    fields: Sequence[FileField], above: tuple[str, ...], facts: FileFacts
+) -> Iterator[tuple[tuple[str, ...], object]]:
+    for each in fields:
+        path = (*above, each.name)
+        kind = None if each.children else each.type
+        is_int96 = not each.children and each.first_leaf in facts.int96
+        yield (
+            path,
+            (
+                kind,
+                each.field_id,
+                is_int96,
+                each.calendar,
+                ".".join(path) in facts.two_level_lists,
+                path[0] in facts.unusual_maps,
+            ),
+        )
+        yield from _forms(each.children, path, facts)

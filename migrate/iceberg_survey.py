@@ -28,7 +28,7 @@ from deltaberg.delta.types import (
 )
 from deltaberg.iceberg.row_lineage import ROW_ID
 from deltaberg.migrate.delta_files import DeltaFileReader, DeltaFiles
-from deltaberg.migrate.footers import FileFacts, differs_from_constant
+from deltaberg.migrate.file_facts import FileFacts, differs_from_constant
 from deltaberg.migrate.source import DeltaSource
 from deltaberg.translate import codes, reader_codes, source_codes
 from deltaberg.translate.field_ids import Path, physical_name
@@ -141,7 +141,9 @@ Surveying = Callable[[SurveyRequest, DeltaFileReader], IcebergSurvey]
 
 def survey_iceberg(request: SurveyRequest, reader: DeltaFileReader) -> IcebergSurvey:
     """Look at every file of the version, in this process."""
-    result = request.surveyor(reader, IcebergSurvey()).survey()
+    result = IcebergSurvey()
+    for _ in reader.passes():
+        result = request.surveyor(reader, IcebergSurvey()).survey()
     result.totals.rewritten_files = len(result.rewritten)
     result.counted_by_footer = reader.counted_by_footer
     return result

@@ -14,6 +14,8 @@ from deltaberg.iceberg.name_mapping import NameMapping
 from deltaberg.iceberg.partition_spec import PartitionSpec
 from deltaberg.migrate.delta_eras import DeltaEras, delta_eras
 from deltaberg.migrate.delta_files import DeltaFileReader
+from deltaberg.migrate.footer_memory import FooterMemory
+from deltaberg.migrate.footers import Progress, silent
 from deltaberg.migrate.iceberg_survey import FileTotals, IcebergSurvey, Surveying, SurveyRequest, survey_iceberg
 from deltaberg.migrate.outside_files import count_sidecars, outside_findings
 from deltaberg.migrate.position import APP_ID_PREFIX
@@ -75,9 +77,14 @@ class IcebergDesign:
 
 
 def design_iceberg(
-    source: DeltaSource, options: ConvertOptions, *, survey_files: Surveying = survey_iceberg
+    source: DeltaSource,
+    options: ConvertOptions,
+    *,
+    survey_files: Surveying = survey_iceberg,
+    progress: Progress = silent,
 ) -> IcebergDesign:
-    """Look at the version's files and decide. survey_files: who looks at them where one version is converted.
+    """Look at the version's files and decide. survey_files: who looks at them where one version is converted. progress: told
+    of footers that this process reads.
 
     Raises what reading the table raises; refusals are findings.
     """
@@ -86,7 +93,12 @@ def design_iceberg(
     first_free = (source.snapshot.column_mapping.max_column_id or 0) + 1
     ids = _ids(source, schemas[-1], first_free) if eras is None else eras.ids
     lineage = _lineage(source, eras)
-    reader = DeltaFileReader(source, deep=options.deep)
+    reader = DeltaFileReader(
+        source,
+        deep=options.reads_all_footers,
+        memory=FooterMemory.of(source.storage, source.snapshot.table_root),
+        progress=progress,
+    )
     wanted, why = _version_by_schema(schemas, lineage, options)
     if eras is not None and options.format_version is None and wanted < eras.format_version:
         wanted, why = eras.format_version, "a type was changed in its history"
@@ -186,14 +198,16 @@ def _surveyed(
     if eras is None:
         return survey_files(request(source, schemas[-1]), reader)
     result = IcebergSurvey()
-    surveyors = {era.first: request(era.source, era.schema).surveyor(reader, result) for era in eras.eras}
-    first = eras.eras[0]
-    for adds in first.source.snapshot.add_files(check_totals=False):
-        if adds.num_rows:
-            surveyors[first.first].look_at(reader.describe(adds))
-    for actions in eras.commits():
-        if actions.adds.num_rows:
-            surveyors[eras.era_of(actions.version).first].look_at(reader.describe(actions.adds))
+    for _ in reader.passes():
+        result = IcebergSurvey()
+        surveyors = {era.first: request(era.source, era.schema).surveyor(reader, result) for era in eras.eras}
+        first = eras.eras[0]
+        for adds in first.source.snapshot.add_files(check_totals=False):
+            if adds.num_rows:
+                surveyors[first.first].look_at(reader.describe(adds))
+        for actions in eras.commits():
+            if actions.adds.num_rows:
+                surveyors[eras.era_of(actions.version).first].look_at(reader.describe(actions.adds))
     result.totals.rewritten_files = len(result.rewritten)
     result.counted_by_footer = reader.counted_by_footer
     return result

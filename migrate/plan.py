@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shlex
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
@@ -12,6 +13,7 @@ from deltaberg.migrate.delta_survey import survey_delta
 from deltaberg.migrate.delta_target import DeltaDesign, design_delta
 from deltaberg.migrate.engine import LocalEngine, PartsOfSource, engine_of
 from deltaberg.migrate.file_count import DISTRIBUTE_FROM, stated_files
+from deltaberg.migrate.footers import Progress, silent
 from deltaberg.migrate.iceberg_survey import survey_iceberg
 from deltaberg.migrate.iceberg_target import IcebergDesign, design_iceberg
 from deltaberg.migrate.plan_document import Plan, items_of
@@ -49,10 +51,11 @@ def plan(
     options: ConvertOptions | None = None,
     target: str | None = None,
     session: SparkSession | None = None,
+    progress: Progress | None = None,
 ) -> Plan:
     """Decide for every property and every file what a conversion will do. Writes nothing.
 
-    target: the folder that ``convert`` is going to be given.
+    target: the folder that ``convert`` is going to be given. progress: told of footers that are read one by one.
 
     What the source's own metadata does not let be read is a refusal of the plan. Raises UsageError where ``to`` is the source's own format or an option does not apply to it, and like ``convert`` where the target's folder holds another table or one that was changed by somebody else (Conflict).
     """
@@ -67,8 +70,8 @@ def plan(
     worth_it = session is not None or (options.engine == "spark" and stated_files(source) >= DISTRIBUTE_FROM)
     engine = engine_of(options.engine, session) if worth_it else LocalEngine()
     try:
-        with engine.parts_of(source, options, target=None, progress=_silent) as parts:
-            made = prepare(source, to=to, options=options, parts=parts, root=root).plan
+        with engine.parts_of(source, options, target=None, progress=progress or silent) as parts:
+            made = prepare(source, to=to, options=options, parts=parts, root=root, progress=progress).plan
             return replace(made, target={**made.target, "location": root, "state": state.name})
     except STOPS_AT_SOURCE as error:
         return refused_by_source(error, source=describe_source(source), to=TableFormat(to).value, location=root)
@@ -80,10 +83,6 @@ def nothing_to_do(source: Source, to: TableFormat, root: str) -> Plan:
     return Plan(source=describe_source(source), target=target, measured=False)
 
 
-def _silent(stage: str, done: int, total: int) -> None:
-    """No progress wanted."""
-
-
 def prepare(
     source: Source,
     *,
@@ -91,6 +90,7 @@ def prepare(
     options: ConvertOptions | None = None,
     parts: PartsOfSource | None = None,
     root: str | None = None,
+    progress: Progress | None = None,
 ) -> PreparedPlan:
     """``plan``, and the decisions behind it. parts: who looks at the files; None: this process. root: the target's
     folder; None: the usual one.
@@ -101,9 +101,10 @@ def prepare(
     check_request(source, TableFormat(to), options)
     match source:
         case DeltaSource():
-            return _to_iceberg(source, options, parts)
+            return _to_iceberg(source, options, parts, progress or silent)
         case IcebergSource():
-            return _to_delta(source, options, parts, target_root(source, None) if root is None else root)
+            root = target_root(source, None) if root is None else root
+            return _to_delta(source, options, parts, root, progress or silent)
 
 
 def check_request(source: Source, to: TableFormat, options: ConvertOptions) -> None:
@@ -145,8 +146,11 @@ def check_request(source: Source, to: TableFormat, options: ConvertOptions) -> N
         ) from error
 
 
-def _to_iceberg(source: DeltaSource, options: ConvertOptions, parts: PartsOfSource | None) -> PreparedPlan:
-    design = design_iceberg(source, options, survey_files=survey_iceberg if parts is None else parts.survey_iceberg)
+def _to_iceberg(
+    source: DeltaSource, options: ConvertOptions, parts: PartsOfSource | None, progress: Progress
+) -> PreparedPlan:
+    survey = survey_iceberg if parts is None else parts.survey_iceberg
+    design = design_iceberg(source, options, survey_files=survey, progress=progress)
     totals = design.totals
     findings = [*design.findings, *_engine_findings(source, options, totals.rewritten_files, totals.rewritten_bytes)]
     made = Plan(
@@ -166,12 +170,16 @@ def _to_iceberg(source: DeltaSource, options: ConvertOptions, parts: PartsOfSour
         rewritten_files=totals.rewritten_files,
         rewritten_bytes=totals.rewritten_bytes,
         deletes={"vectors": totals.vectors, "position": 0, "equality": 0, "rows": totals.deleted_rows},
+        footers=design.reader.survey.count,
     )
     return PreparedPlan(plan=made, design=design, options=options)
 
 
-def _to_delta(source: IcebergSource, options: ConvertOptions, parts: PartsOfSource | None, root: str) -> PreparedPlan:
-    design = design_delta(source, options, root, survey_files=survey_delta if parts is None else parts.survey_delta)
+def _to_delta(
+    source: IcebergSource, options: ConvertOptions, parts: PartsOfSource | None, root: str, progress: Progress
+) -> PreparedPlan:
+    survey = partial(survey_delta, progress=progress) if parts is None else parts.survey_delta
+    design = design_delta(source, options, root, survey_files=survey)
     anew = [group for group in design.groups if (group.facts, group.spec_id) in design.rewritten]
     rewritten = sum(group.files for group in anew)
     rewritten_bytes = sum(group.bytes for group in anew)
@@ -195,6 +203,7 @@ def _to_delta(source: IcebergSource, options: ConvertOptions, parts: PartsOfSour
         rewritten_files=rewritten,
         rewritten_bytes=rewritten_bytes,
         deletes=dict(design.deletes),
+        footers=design.footers.count,
     )
     return PreparedPlan(plan=made, design=design, options=options)
 

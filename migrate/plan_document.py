@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
+from deltaberg.migrate.footer_count import FooterCount
 from deltaberg.redaction import redacted, redacted_json
 from deltaberg.translate.findings import Finding, Severity, merge
 
@@ -50,6 +51,7 @@ class Plan:
     equality deletes take, only reading them tells. With history, files of all versions and the rows in them.
     shared_files: files both tables will list; rewritten_files, rewritten_bytes: files that are written anew for the target.
     deletes: ``{"vectors", "position", "equality", "rows"}``: delete files by kind, and the rows that vectors take.
+    footers: how many were read, how many were not, and why that suffices.
     """
 
     source: dict[str, Any]
@@ -63,6 +65,7 @@ class Plan:
     rewritten_bytes: int = 0
     deletes: dict[str, int] = field(default_factory=dict)
     measured: bool = True
+    footers: FooterCount = field(default_factory=FooterCount)
 
     @property
     def refused(self) -> bool:
@@ -95,6 +98,7 @@ class Plan:
             "rewritten_files": self.rewritten_files,
             "cost": self.cost,
             "deletes": self.deletes,
+            "footers": self.footers.to_json(),
             "items": [item.to_json() for item in self.items],
         }
 

@@ -173,7 +173,7 @@ def _iceberg_files(source: IcebergSource) -> Iterator[pa.RecordBatch]:
 
 
 def _delta_files(source: DeltaSource) -> Iterator[pa.RecordBatch]:
-    for batch in DeltaFileReader(source, deep=False).batches():
+    for batch in DeltaFileReader(source, deep=False).located():
         yield pa.record_batch({"location": batch.locations, "rows": batch.record_counts, "deleted": batch.deleted})
 
 

@@ -33,6 +33,9 @@ settings.load_profile("untimed")
 
 ROOT = Path(__file__).resolve().parent.parent
 
+# No test leaves anything in the user's cache folder, or finds there what another one left.
+os.environ["DELTABERG_FOOTER_CACHE"] = "off"
+
 
 # A folder with many orders of cleaners has a session of its own, so that neither worker has most of Spark's work.
 SESSIONS = ("tests/engines/cleaners/", "tests/engines/", "tests/spark/")

@@ -343,7 +343,7 @@ ROW_COUNT_DIFFERS: Final = Code(
     reason="The metadata states another number of rows for a file than the file has. Engines answer COUNT(*) from that "
     "number, and row ids and deletes rest on it.",
     remedy="Have the source's engine write the file anew (OPTIMIZE, rewrite_data_files). --deep looks at every file; otherwise "
-    "the first files of a table, and one file of every writer and commit, are compared.",
+    "the first files of a table, those that may be imported, and some of every writer and commit are compared.",
     example="a Delta log whose numRecords is 10 for a file of 5 rows",
 )
 STATISTICS_FROM_FOOTERS: Final = Code(

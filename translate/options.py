@@ -24,8 +24,8 @@ class ConvertOptions:
 
     format_version: Iceberg target: 1, 2 or 3; None takes the lowest that carries everything.
     history: ``latest`` makes one commit of the chosen state, ``all`` one commit a source commit.
-    strict: every warning becomes a rewrite where one helps, else a refusal.
-    deep: read every file's footer, not one a writer and commit.
+    strict: every warning becomes a rewrite where one helps, else a refusal; every file's footer is read.
+    deep: read every file's footer, also of files that the metadata proves to be the table's own.
     column_mapping: Delta target: the mapping mode; ``auto`` is ``id`` where the files carry ids.
     derive_partition_columns: Delta target: year, month, day, hour and truncate transforms become generated columns.
     former_names: Delta target: what to do with files that hold a column under a former name.
@@ -49,6 +49,11 @@ class ConvertOptions:
     iceberg_compat: IcebergCompat = "none"
     engine: Engine = "auto"
     target_file_size: int | None = None
+
+    @property
+    def reads_all_footers(self) -> bool:
+        """Whether no file is described by the footer of another, whatever the metadata proves."""
+        return self.deep or self.strict
 
     def __post_init__(self) -> None:
         check_keywords("Cannot convert", {name: getattr(self, name) for name in option_types()}, option_types())

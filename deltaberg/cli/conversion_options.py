@@ -40,8 +40,13 @@ FormatVersion = Annotated[
         show_default=False,
     ),
 ]
-Strict = Annotated[bool, typer.Option("--strict", help="Turn every warning into a rewrite or a refusal.")]
-Deep = Annotated[bool, typer.Option("--deep", help="Look into every data file's footer, not one a writer.")]
+Strict = Annotated[
+    bool, typer.Option("--strict", help="Turn every warning into a rewrite or a refusal; implies --deep.")
+]
+Deep = Annotated[
+    bool,
+    typer.Option("--deep", help="Look into every data file's footer, also where the metadata vouches for the file."),
+]
 Mapping = Annotated[
     ColumnMapping,
     typer.Option("--column-mapping", help="To Delta: how columns are found in files.", metavar="auto|id|name|none"),

@@ -8,12 +8,14 @@ import typer
 
 from deltaberg.cli import conversion_options as choices
 from deltaberg.cli import options
+from deltaberg.cli.progress import ProgressBar
 from deltaberg.cli.selection import where
 from deltaberg.errors import Unsupported
 
 if TYPE_CHECKING:
     from rich.console import Console
 
+    from deltaberg.migrate.footer_count import FooterCount
     from deltaberg.migrate.plan_document import Plan
 
 _STYLES = {"info": "dim", "warning": "yellow", "rewrite": "cyan", "refuse": "bold red"}
@@ -59,33 +61,36 @@ def plan(
     from deltaberg import api
     from deltaberg.cli.console import print_error, print_json, stdout
 
-    result = api.plan(
-        source,
-        to=to,
-        target=target,
-        options=choices.conversion(
-            history=history,
-            format_version=format_version,
-            strict=strict,
-            deep=deep,
-            column_mapping=column_mapping,
-            derive_partition_columns=derive_partition_columns,
-            former_names=former_names,
-            type_map=type_map,
-            partition_timezone=partition_timezone,
-            iceberg_compat=iceberg_compat,
-            engine=engine,
-            target_file_size=target_file_size,
-        ),
-        **where(
-            version=version,
-            snapshot_id=snapshot_id,
-            ref=ref,
-            as_of=as_of,
-            relocate=relocate,
-            allow_location=allow_location,
-        ),
+    chosen = choices.conversion(
+        history=history,
+        format_version=format_version,
+        strict=strict,
+        deep=deep,
+        column_mapping=column_mapping,
+        derive_partition_columns=derive_partition_columns,
+        former_names=former_names,
+        type_map=type_map,
+        partition_timezone=partition_timezone,
+        iceberg_compat=iceberg_compat,
+        engine=engine,
+        target_file_size=target_file_size,
     )
+    with ProgressBar("plan") as progress:
+        result = api.plan(
+            source,
+            to=to,
+            target=target,
+            options=chosen,
+            progress=progress,
+            **where(
+                version=version,
+                snapshot_id=snapshot_id,
+                ref=ref,
+                as_of=as_of,
+                relocate=relocate,
+                allow_location=allow_location,
+            ),
+        )
     if json:
         print_json(result.to_json())
     else:
@@ -107,6 +112,7 @@ def show(result: Plan, out: Console) -> None:
         "shared": f"{count(result.shared_files)} as they are",
         "rewritten": rewriting(result),
         "deletes": deletes(result.deletes) or "none",
+        "footers": footers(result.footers),
     }
     out.print(
         facts(
@@ -134,6 +140,20 @@ def show(result: Plan, out: Console) -> None:
         out.print(Text(f"        {item.reason}"), soft_wrap=False)
         if item.remedy:
             out.print(Text(f"        {item.remedy}", style="dim"))
+
+
+def footers(found: FooterCount) -> str:
+    """How many were read, how many were not, and why that suffices."""
+    from deltaberg.cli.console import count
+
+    if not found.files:
+        return "none"
+    parts = [f"{count(found.read)} of {count(found.files)} read"]
+    if found.remembered:
+        parts.append(f"{count(found.remembered)} known from an earlier run")
+    if found.unread:
+        parts.append(f"{count(found.unread)} not read")
+    return f"{', '.join(parts)}: {found.reason}"
 
 
 def rewriting(result: Plan) -> str:

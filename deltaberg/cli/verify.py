@@ -46,7 +46,8 @@ def verify(
 ) -> None:
     """Whether two tables are equal.
 
-    Schema, files, counts and bounds are compared; with --rows the content too, in Spark tasks with --engine spark.
+    Schema, files, counts and bounds are compared; with --rows the content too, in Spark tasks with --engine spark. Without --rows no
+    data file is opened: what only footers show is not compared.
 
     Exit code 4 when they differ, or when a file is missing that one of them lists.
 

@@ -118,7 +118,7 @@ class ParquetFooter:
 
 def read_footer(file: pa.NativeFile) -> ParquetFooter:
     """Read and check the footer of an open file. Raises DataFileError without the file's name, and Arrow's own."""
-    data = _footer_bytes(file)
+    data = footer_bytes(file)
     try:
         fields = read_struct(data)
         schema = _schema(_list(fields, 2))
@@ -153,7 +153,8 @@ def read_footer(file: pa.NativeFile) -> ParquetFooter:
     )
 
 
-def _footer_bytes(file: pa.NativeFile) -> bytes:
+def footer_bytes(file: pa.NativeFile) -> bytes:
+    """The Thrift bytes of the footer of an open file. Raises DataFileError without the file's name."""
     size = file.size()
     if size < 12:
         raise DataFileError(f"Cannot read the file: it has {size} bytes, which is no Parquet file")

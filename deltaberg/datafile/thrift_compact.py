@@ -28,6 +28,15 @@ def read_struct(data: bytes) -> Struct:
         raise ThriftError("it ends in the middle of a value") from error
 
 
+def read_integer(data: bytes, at: int) -> int | None:
+    """The integer that stands somewhere; None where none ends before the data does. Raises ThriftError."""
+    try:
+        raw, _ = _varint(data, at)
+    except IndexError:
+        return None
+    return (raw >> 1) ^ -(raw & 1)
+
+
 def list_ends(data: bytes, number: int) -> list[tuple[int, int]]:
     """For each struct in the list that is field ``number`` of a struct: where it ends, and the id of its last field.
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import reduce
 from typing import Any, Final
 
 import numpy as np
@@ -19,7 +20,10 @@ from deltaberg.delta.log_replay import ReplayedFiles
 from deltaberg.delta.path_fingerprints import fingerprints
 from deltaberg.iceberg.added_files import AddedManifests, ManifestRecipe
 from deltaberg.migrate.delta_files import DeltaFileReader, DeltaFiles
-from deltaberg.migrate.footers import ONE_BY_ONE, FileFacts
+from deltaberg.migrate.delta_provenance import DeltaProvenance
+from deltaberg.migrate.file_facts import FileFacts
+from deltaberg.migrate.footer_count import FooterCount
+from deltaberg.migrate.footers import ONE_BY_ONE, Sampled
 from deltaberg.migrate.iceberg_deletes import PositionDeleteFiles, PuffinVectors
 from deltaberg.migrate.iceberg_entries import DeleteSink, IcebergEntries, Written
 from deltaberg.migrate.iceberg_survey import FileTotals, IcebergSurvey, SurveyRequest
@@ -102,27 +106,38 @@ class PartSurvey:
     miscounted: dict[str, str]
     counted_by_footer: int
     outside: Roots
+    footers: FooterCount
+    sampled: Sampled
     paths: StagedPaths
     found: Place | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SurveyTask:
-    """Looks at the files of one unit."""
+    """Looks at the files of one unit. distrusted: writers whose files are all looked at."""
 
     parts: DeltaParts
     request: SurveyRequest
+    provenance: DeltaProvenance
+    distrusted: frozenset[str] = frozenset()
 
     def __call__(self, unit: DeltaUnit, attempt: Attempt) -> PartSurvey:
         staging = self.parts.staging
-        reader = DeltaFileReader(self.parts.source, deep=self.request.options.deep, one_by_one=unit.one_by_one)
-        survey = IcebergSurvey()
-        surveyor = self.request.surveyor(reader, survey)
-        paths = [np.zeros(0, np.uint64)]
-        for adds in self.parts.batches(unit):
-            if adds.num_rows:
-                paths.append(fingerprints(path_keys(adds.column("path"))))
-                surveyor.look_at(reader.describe(adds))
+        reader = DeltaFileReader(
+            self.parts.source,
+            deep=self.request.options.reads_all_footers,
+            one_by_one=unit.one_by_one,
+            provenance=self.provenance,
+            distrusted=self.distrusted,
+        )
+        survey, paths = IcebergSurvey(), [np.zeros(0, np.uint64)]
+        for _ in reader.passes():
+            survey, paths = IcebergSurvey(), [np.zeros(0, np.uint64)]
+            surveyor = self.request.surveyor(reader, survey)
+            for adds in self.parts.batches(unit):
+                if adds.num_rows:
+                    paths.append(fingerprints(path_keys(adds.column("path"))))
+                    surveyor.look_at(reader.describe(adds))
         survey.totals.rewritten_files = len(survey.rewritten)
         every = np.concatenate(paths)
         every.sort()
@@ -149,6 +164,8 @@ class SurveyTask:
             miscounted=dict(reader.survey.miscounted),
             counted_by_footer=reader.counted_by_footer,
             outside=reader.outside,
+            footers=reader.survey.count,
+            sampled=reader.survey.sampled(),
             paths=staging.put_paths(attempt.name, every),
             found=staging.put(f"{attempt.name}-known", known) if known else None,
         )
@@ -238,15 +255,23 @@ class DeltaTranslation:
 
         Raises CorruptLog, after all files were looked at, as ``Snapshot.add_files`` does.
         """
-        task = SurveyTask(parts=self._parts, request=request)
-        done = self._work.run(
-            task, self._units, description=f"deltaberg: look at {request.source.location}", progress=self._progress
-        )
-        found = [each.result for each in done]
+        task = SurveyTask(parts=self._parts, request=request, provenance=reader.provenance)
+        while True:
+            found = self._looked_at(task)
+            # What one task saw of a writer makes the files doubtful that others took to be alike.
+            distrusted = reduce(Sampled.plus, (each.sampled for each in found), Sampled()).judged()
+            if distrusted <= task.distrusted:
+                break
+            task = replace(task, distrusted=distrusted)
         repeated = any_repeated(self._staging.storage, [each.paths for each in found])
         request.source.snapshot.check_parts(None, repeated=repeated)
         self._units = [replace(unit, found=each.found) for unit, each in zip(self._units, found, strict=True)]
         return _merged(found, reader)
+
+    def _looked_at(self, task: SurveyTask) -> list[PartSurvey]:
+        where = task.request.source.location
+        done = self._work.run(task, self._units, description=f"deltaberg: look at {where}", progress=self._progress)
+        return [each.result for each in done]
 
     def write(self, writer: IcebergWriter, job: JobFiles) -> WrittenIceberg:
         """Commit the snapshot that ``writer`` describes. Raises like ``IcebergWriter.write``."""
@@ -330,4 +355,5 @@ def _merged(found: Sequence[PartSurvey], reader: DeltaFileReader) -> IcebergSurv
         result.findings += (Finding(**{**finding, "code": _CODES[finding["code"]]}) for finding in each.findings)
         result.counted_by_footer += each.counted_by_footer
         reader.outside.merge(each.outside)
+        reader.survey.count = reader.survey.count.plus(each.footers)
     return result

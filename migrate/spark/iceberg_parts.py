@@ -11,6 +11,7 @@ import uuid
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from functools import reduce
 from typing import Final
 
 import numpy as np
@@ -33,7 +34,10 @@ from deltaberg.iceberg.snapshot_parts import SnapshotPart, listed_files, part_da
 from deltaberg.migrate.delta_entries import HIDDEN_FOLDER, DeltaEntries
 from deltaberg.migrate.delta_survey import DeltaSurvey, FileTally, look_at_deletes, look_at_files
 from deltaberg.migrate.delta_writer import VOUCHED, DeltaWriter, WrittenDelta
-from deltaberg.migrate.footers import ONE_BY_ONE, FileFacts, FooterSurvey
+from deltaberg.migrate.file_facts import FileFacts
+from deltaberg.migrate.footer_count import FooterCount
+from deltaberg.migrate.footers import ONE_BY_ONE, FooterSurvey, Sampled
+from deltaberg.migrate.iceberg_provenance import IcebergProvenance
 from deltaberg.migrate.locations import join
 from deltaberg.migrate.outside_files import outside_of
 from deltaberg.migrate.plan import describe_source
@@ -91,30 +95,35 @@ class PartSurvey:
     unreadable: dict[str, str]
     miscounted: dict[str, str]
     outside: Roots
+    footers: FooterCount
+    sampled: Sampled
     found: Place | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SurveyTask:
-    """Looks at the files of one unit."""
+    """Looks at the files of one unit. distrusted: writers whose files are all looked at."""
 
     source: IcebergSource
     line: SnapshotLine
     staging: Staging
     deep: bool
+    distrusted: frozenset[str] = frozenset()
 
     def __call__(self, unit: IcebergUnit | DeleteUnit, attempt: Attempt) -> PartSurvey:
         source = self.source
         one_by_one = unit.one_by_one if isinstance(unit, IcebergUnit) else unit.sought
-        footers = FooterSurvey(source.storage, deep=self.deep, one_by_one=one_by_one)
+        footers = FooterSurvey(
+            source.storage,
+            deep=self.deep,
+            one_by_one=one_by_one,
+            contradicts=IcebergProvenance.of(source.table.metadata).contradicts,
+            distrusted=self.distrusted,
+        )
         found = DeltaSurvey(footers=footers, outside=outside_of(source))
-        if isinstance(unit, IcebergUnit):
-            for batch in part_data_files(source.table, unit.part, with_metrics=False):
-                look_at_files(found, source, self.line.union, batch)
-        else:
-            for manifest in unit.manifests:
-                for batch in live_entries(source.table, manifest):
-                    look_at_deletes(found, source, batch)
+        for _ in footers.passes():
+            found = DeltaSurvey(footers=footers, outside=outside_of(source))
+            self._look_at(unit, found)
         return PartSurvey(
             facts=tuple(footers.facts),
             tallies=tuple((place, spec_id, tally) for (place, spec_id), tally in found.tallies.items()),
@@ -126,8 +135,19 @@ class SurveyTask:
             unreadable=dict(footers.unreadable),
             miscounted=dict(footers.miscounted),
             outside=found.outside,
+            footers=footers.count,
+            sampled=footers.sampled(),
             found=self.staging.put(f"{attempt.name}-footers", footers) if isinstance(unit, IcebergUnit) else None,
         )
+
+    def _look_at(self, unit: IcebergUnit | DeleteUnit, found: DeltaSurvey) -> None:
+        if isinstance(unit, IcebergUnit):
+            for batch in part_data_files(self.source.table, unit.part, with_metrics=False):
+                look_at_files(found, self.source, self.line.union, batch)
+            return
+        for manifest in unit.manifests:
+            for batch in live_entries(self.source.table, manifest):
+                look_at_deletes(found, self.source, batch)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -259,19 +279,28 @@ class IcebergTranslation:
     def survey(self, source: IcebergSource, line: SnapshotLine, deep: bool) -> DeltaSurvey:
         """What ``survey_delta`` finds; its footers know facts, but no file."""
         task = SurveyTask(source=source, line=line, staging=self._staging, deep=deep)
-        units: list[IcebergUnit | DeleteUnit] = [*self._units, *_delete_units(source, self._snapshot)]
-        done = self._work.run(
-            task,
-            units,
-            description=f"deltaberg: look at {source.location}",
-            progress=self._progress,
-        )
-        found = [each.result for each in done]
+        while True:
+            found = self._looked_at(task)
+            # What one task saw of a writer makes the files doubtful that others took to be alike.
+            distrusted = reduce(Sampled.plus, (each.sampled for each in found), Sampled()).judged()
+            if distrusted <= task.distrusted:
+                break
+            task = replace(task, distrusted=distrusted)
         self._units = [
             replace(unit, found=each.found) for unit, each in zip(self._units, found[: len(self._units)], strict=True)
         ]
         self._survey = _merged(found, FooterSurvey(source.storage, deep=deep), outside_of(source))
         return self._survey
+
+    def _looked_at(self, task: SurveyTask) -> list[PartSurvey]:
+        units: list[IcebergUnit | DeleteUnit] = [*self._units, *_delete_units(self._source, self._snapshot)]
+        done = self._work.run(
+            task,
+            units,
+            description=f"deltaberg: look at {self._source.location}",
+            progress=self._progress,
+        )
+        return [each.result for each in done]
 
     def write(self, writer: DeltaWriter) -> WrittenDelta:
         """Commit the version that ``writer`` describes as version 1, in a checkpoint. Raises like ``DeltaWriter.write``."""
@@ -418,6 +447,7 @@ def _merged(found: Sequence[PartSurvey], footers: FooterSurvey, outside: Roots) 
             result.tallies.setdefault((places[place], spec_id), FileTally()).add(tally)
         result.empty_strings |= each.empty_strings
         result.without_row_id += each.without_row_id
+        footers.count = footers.count.plus(each.footers)
         result.delete_keys += each.delete_keys
         result.key_columns |= each.key_columns
         for kind, count in each.deletes.items():

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import uuid
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -90,15 +91,15 @@ class TestRowCounts:
         assert_refused(place, "delta", tmp_path / "target", opened, "row-count-differs", words)
 
     def test_of_a_file_that_is_not_sampled_are_compared_on_request(self, write_delta: Any, opened: Any) -> None:
-        """Beyond the first files one of a commit stands for the others; the last of these is odd here."""
+        """Beyond the first files some of a commit's own stand for the others; one between them is odd here."""
         folder = write_delta(pa.table({"id": [1]}))
         log = folder / "_delta_log" / f"{0:020}.json"
         lines = [json.loads(line) for line in log.read_text(encoding="utf-8").splitlines()]
         (first,) = (line.pop("add") for line in lines if "add" in line)
-        for number in range(ONE_BY_ONE + 2):
-            path = f"part-{number:05}-{number}.parquet"
+        for number in range(ONE_BY_ONE + 9):
+            path = f"part-{number:05}-{uuid.uuid4()}-c000.snappy.parquet"
             (folder / path).hardlink_to(folder / first["path"])
-            rows = 9 if number == ONE_BY_ONE + 1 else 1
+            rows = 9 if number == ONE_BY_ONE + 4 else 1
             lines.append({"add": {**first, "path": path, "stats": json.dumps({"numRecords": rows})}})
         log.write_text("".join(json.dumps(line) + "\n" for line in lines if line), encoding="utf-8")
         assert refusals(plan(opened(folder), to="iceberg")) == []

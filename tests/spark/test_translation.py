@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import uuid
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 from pathlib import Path
@@ -10,6 +11,7 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from deltaberg.delta.checkpoint import checkpoint_snapshot
@@ -31,6 +33,7 @@ from deltaberg.migrate.plan import prepare
 from deltaberg.migrate.recording_storage import RecordingStorage
 from deltaberg.migrate.refusal import Refused
 from deltaberg.migrate.source import DeltaSource, IcebergSource, Source, open_source
+from deltaberg.migrate.spark import delta_parts
 from deltaberg.migrate.spark.distribution import PartSettings, distributed
 from deltaberg.migrate.spark.job_files import JobFiles
 from deltaberg.migrate.spark.staging import Inline, Staging, any_repeated
@@ -515,3 +518,50 @@ def test_a_vector_that_is_left_over_from_a_file_does_no_harm(stored_table: Any, 
     found = both(source_of(stored), "delta")
     same(found)
     assert [done.rows for done in found] == [4, 4]
+
+
+def test_imported_files_are_all_looked_at_in_parts(tmp_path: Path, both: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(delta_parts, "ONE_BY_ONE", 0)
+    deltalake = pytest.importorskip("deltalake")
+    folder = tmp_path / "imported"
+    folder.mkdir()
+    pq.write_table(pa.table({"a": [1], "b": [2]}), folder / "0.parquet")
+    for number in range(1, 299):
+        (folder / f"{number}.parquet").hardlink_to(folder / "0.parquet")
+    ids = [pa.field(name, pa.int64(), metadata={"PARQUET:field_id": str(each)}) for each, name in enumerate("ba", 1)]
+    pq.write_table(pa.table([[20], [10]], schema=pa.schema(ids)), folder / "299.parquet")
+    deltalake.convert_to_deltalake(str(folder))
+    found = both(open_source(str(folder), open_storage()), "iceberg")
+    same(found)
+    assert [(done.plan.footers.read, done.rewritten_files) for done in found] == [(300, 1)] * 2
+
+
+def test_what_one_part_shows_makes_the_files_of_another_doubtful(
+    tmp_path: Path, in_this_process: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Two sessions of one engine write moments in different forms; no part of the log alone has both."""
+    monkeypatch.setattr(delta_parts, "ONE_BY_ONE", 0)
+    folder = tmp_path / "mixed"
+    log = folder / "_delta_log"
+    log.mkdir(parents=True)
+    moments = pa.table({"t": pa.array([0], pa.timestamp("us", "UTC"))})
+    schema = {"type": "struct", "fields": [{"name": "t", "type": "timestamp", "nullable": True, "metadata": {}}]}
+    metadata = {"id": "x", "format": {"provider": "parquet", "options": {}}, "schemaString": json.dumps(schema)}
+    actions: list[dict[str, Any]] = [
+        {"commitInfo": {"operation": "WRITE", "engineInfo": "Apache-Spark/3.5.3 Delta-Lake/3.3.0", "timestamp": 1}},
+        {"protocol": {"minReaderVersion": 1, "minWriterVersion": 2}},
+        {"metaData": {**metadata, "partitionColumns": [], "configuration": {}, "createdTime": 1}},
+    ]
+    for number in range(340):
+        name = f"part-{number:05}-{uuid.UUID(int=number)}-c000.snappy.parquet"
+        pq.write_table(moments, folder / name, use_deprecated_int96_timestamps=number >= 320)
+        file = {"path": name, "partitionValues": {}, "size": (folder / name).stat().st_size, "dataChange": True}
+        actions.append({"add": {**file, "modificationTime": number * 1_000, "stats": '{"numRecords": 1}'}})
+    (log / f"{0:020}.json").write_text("".join(json.dumps(each) + "\n" for each in actions))
+    plans = []
+    for engine in (LocalEngine(), InParts(in_this_process, files_per_part=20)):
+        source = open_source(str(folder), open_storage())
+        with engine.parts_of(source, ConvertOptions(), target=None, progress=lambda *_: None) as parts:
+            plans.append(prepare(source, to="iceberg", parts=parts).plan)
+    for made in plans:
+        assert (made.footers.unread, made.rewritten_files) == (0, 20)
