@@ -28,7 +28,7 @@ LOCATION = "s3://warehouse/db/events"
 
 
 def table_metadata(columns: int):
-    from deltaberg.iceberg.table_metadata_json import read_metadata
+    from deltaberg.iceberg.metadata.table_metadata_json import read_metadata
 
     kinds = ("long", "string")
     fields = [{"id": i + 1, "name": f"c{i}", "required": False, "type": kinds[i % 2]} for i in range(columns)]
@@ -63,8 +63,8 @@ def table_metadata(columns: int):
 
 def batches(entries: int, columns: int, size: int = 8192) -> Iterator[pa.RecordBatch]:
     """Added data files of 365 days, each with metrics of every column."""
-    from deltaberg.iceberg.data_file import data_file_schema
-    from deltaberg.iceberg.metrics import metric_map
+    from deltaberg.iceberg.manifest.data_file import data_file_schema
+    from deltaberg.iceberg.manifest.metrics import metric_map
 
     random = np.random.default_rng(7)
     schema = data_file_schema(pa.struct([pa.field("day", pa.date32())]))
@@ -113,8 +113,8 @@ def batches(entries: int, columns: int, size: int = 8192) -> Iterator[pa.RecordB
 
 
 def ours_write(path: Path, entries: int, columns: int) -> dict[str, float]:
-    from deltaberg.iceberg.manifest_list import ManifestContent
-    from deltaberg.iceberg.manifest_writer import ManifestWriter
+    from deltaberg.iceberg.manifest.manifest_list import ManifestContent
+    from deltaberg.iceberg.manifest.manifest_writer import ManifestWriter
     from deltaberg.storage.object_storage import open_storage
 
     metadata = table_metadata(columns)
@@ -138,8 +138,8 @@ def ours_write(path: Path, entries: int, columns: int) -> dict[str, float]:
 
 
 def ours_read(path: Path, entries: int, columns: int) -> dict[str, float]:
-    from deltaberg.iceberg.manifest_list import ManifestFile
-    from deltaberg.iceberg.manifest_reader import read_manifest
+    from deltaberg.iceberg.manifest.manifest_list import ManifestFile
+    from deltaberg.iceberg.manifest.manifest_reader import read_manifest
     from deltaberg.storage.object_storage import open_storage
 
     metadata = table_metadata(columns)

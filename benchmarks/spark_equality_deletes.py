@@ -27,11 +27,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from deltaberg.iceberg.create_table import create_table
-from deltaberg.iceberg.data_file import EQUALITY_DELETES
-from deltaberg.iceberg.resolved_deletes import DeletedByKey, resolve_deletes
-from deltaberg.iceberg.schema import Schema
+from deltaberg.iceberg.deletes.resolved_deletes import DeletedByKey, resolve_deletes
+from deltaberg.iceberg.manifest.data_file import EQUALITY_DELETES
+from deltaberg.iceberg.schema.schema import Schema
+from deltaberg.iceberg.schema.types import LongType, NestedField, StringType
 from deltaberg.iceberg.table import Table
-from deltaberg.iceberg.types import LongType, NestedField, StringType
 from deltaberg.migrate.spark.equality_deletes import Limits, resolve_equality_deletes
 from deltaberg.migrate.spark.work import SparkWork
 from deltaberg.storage import open_storage

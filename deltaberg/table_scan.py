@@ -11,7 +11,7 @@ import pyarrow.parquet as pq
 
 from deltaberg.delta.scan import scan as scan_delta
 from deltaberg.errors import UsageError, error_context
-from deltaberg.iceberg.scan import scan as scan_iceberg
+from deltaberg.iceberg.scan.scan import scan as scan_iceberg
 from deltaberg.migrate.source import IcebergSource, Source
 from deltaberg.row_json import row_objects
 from deltaberg.storage import Storage

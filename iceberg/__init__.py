@@ -1,7 +1,7 @@
 """Apache Iceberg, natively: table metadata, manifests, deletes, scans and commits.
 
 ``Table.open`` leads to metadata and snapshots; ``read`` gives a snapshot's rows, ``live_data_files`` its files;
-``Table.transaction`` begins changes to a table and ``create`` a new one. Types are in ``deltaberg.iceberg.types``,
+``Table.transaction`` begins changes to a table and ``create`` a new one. Types are in ``deltaberg.iceberg.schema.types``,
 errors in ``deltaberg.iceberg.errors``. A name is loaded when it is first used.
 """
 
@@ -11,17 +11,17 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from deltaberg.iceberg.create_table import create_table as create
     from deltaberg.iceberg.errors import IcebergCommitStateUnknown, IcebergConflict, IcebergError
-    from deltaberg.iceberg.live_files import data_files as live_data_files
-    from deltaberg.iceberg.partition_spec import PartitionField, PartitionSpec
-    from deltaberg.iceberg.scan import Scan
-    from deltaberg.iceberg.scan import scan as read
-    from deltaberg.iceberg.schema import Schema
-    from deltaberg.iceberg.snapshot import Snapshot
-    from deltaberg.iceberg.sort_order import SortField, SortOrder
+    from deltaberg.iceberg.manifest.live_files import data_files as live_data_files
+    from deltaberg.iceberg.metadata.snapshot import Snapshot
+    from deltaberg.iceberg.metadata.table_metadata import TableMetadata
+    from deltaberg.iceberg.partition.partition_spec import PartitionField, PartitionSpec
+    from deltaberg.iceberg.partition.sort_order import SortField, SortOrder
+    from deltaberg.iceberg.scan.scan import Scan
+    from deltaberg.iceberg.scan.scan import scan as read
+    from deltaberg.iceberg.schema.schema import Schema
+    from deltaberg.iceberg.schema.types import NestedField
     from deltaberg.iceberg.table import Table
-    from deltaberg.iceberg.table_metadata import TableMetadata
     from deltaberg.iceberg.transaction import Transaction
-    from deltaberg.iceberg.types import NestedField
 
 __all__ = [
     "IcebergCommitStateUnknown",
@@ -48,20 +48,20 @@ _HOMES = {
     "IcebergCommitStateUnknown": "errors",
     "IcebergConflict": "errors",
     "IcebergError": "errors",
-    "NestedField": "types",
-    "PartitionField": "partition_spec",
-    "PartitionSpec": "partition_spec",
-    "Scan": "scan",
-    "Schema": "schema",
-    "Snapshot": "snapshot",
-    "SortField": "sort_order",
-    "SortOrder": "sort_order",
+    "NestedField": "schema.types",
+    "PartitionField": "partition.partition_spec",
+    "PartitionSpec": "partition.partition_spec",
+    "Scan": "scan.scan",
+    "Schema": "schema.schema",
+    "Snapshot": "metadata.snapshot",
+    "SortField": "partition.sort_order",
+    "SortOrder": "partition.sort_order",
     "Table": "table",
-    "TableMetadata": "table_metadata",
+    "TableMetadata": "metadata.table_metadata",
     "Transaction": "transaction",
     "create": "create_table",
-    "live_data_files": "live_files",
-    "read": "scan",
+    "live_data_files": "manifest.live_files",
+    "read": "scan.scan",
 }
 _NAMED_ELSEWHERE = {"create": "create_table", "live_data_files": "data_files", "read": "scan"}
 

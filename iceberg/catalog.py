@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Protocol
 
-from deltaberg.iceberg.metadata_update import MetadataUpdate
-from deltaberg.iceberg.table_metadata import TableMetadata
-from deltaberg.iceberg.table_requirement import TableRequirement
+from deltaberg.iceberg.metadata.metadata_update import MetadataUpdate
+from deltaberg.iceberg.metadata.table_metadata import TableMetadata
+from deltaberg.iceberg.metadata.table_requirement import TableRequirement
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -12,19 +12,19 @@ from collections.abc import Iterator, Sequence
 from deltaberg.errors import CommitStateUnknown, DeltabergError
 from deltaberg.iceberg.catalog import CatalogCommit, CatalogTable
 from deltaberg.iceberg.errors import IcebergCommitStateUnknown, IcebergConflict, InvalidIcebergRequest
-from deltaberg.iceberg.metadata_location import (
+from deltaberg.iceberg.metadata.metadata_location import (
     VERSION_HINT,
     MetadataName,
     catalog_metadata_name,
     file_system_metadata_name,
     join_location,
 )
-from deltaberg.iceberg.metadata_update import MetadataUpdate
-from deltaberg.iceberg.table_metadata import TableMetadata
-from deltaberg.iceberg.table_metadata_json import write_metadata
-from deltaberg.iceberg.table_properties import metadata_is_gzipped
-from deltaberg.iceberg.table_requirement import TableRequirement
-from deltaberg.iceberg.written_files import WrittenFiles
+from deltaberg.iceberg.metadata.metadata_update import MetadataUpdate
+from deltaberg.iceberg.metadata.table_metadata import TableMetadata
+from deltaberg.iceberg.metadata.table_metadata_json import write_metadata
+from deltaberg.iceberg.metadata.table_properties import metadata_is_gzipped
+from deltaberg.iceberg.metadata.table_requirement import TableRequirement
+from deltaberg.iceberg.pending_files import WrittenFiles
 from deltaberg.storage import Storage, StorageError
 from deltaberg.storage.commit_put import CommitIntent, PutOutcome, WholeContent, put_commit
 

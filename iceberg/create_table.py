@@ -7,16 +7,16 @@ from itertools import count
 
 from deltaberg.iceberg.catalog import CatalogTable
 from deltaberg.iceberg.errors import IcebergConflict, InvalidIcebergRequest, NotAnIcebergTable
-from deltaberg.iceberg.field_ids import fresh_schema
-from deltaberg.iceberg.format_version import check_schema_version, requested_version
-from deltaberg.iceberg.location import has_scheme
-from deltaberg.iceberg.metadata_location import METADATA_FOLDER, find_metadata
-from deltaberg.iceberg.partition_spec import FIRST_PARTITION_FIELD_ID, UNPARTITIONED, PartitionSpec
-from deltaberg.iceberg.schema import Schema
-from deltaberg.iceberg.sort_order import UNSORTED, SortOrder
-from deltaberg.iceberg.surroundings import Surroundings
+from deltaberg.iceberg.metadata.location import has_scheme
+from deltaberg.iceberg.metadata.metadata_location import METADATA_FOLDER, find_metadata
+from deltaberg.iceberg.metadata.table_metadata import TableMetadata
+from deltaberg.iceberg.partition.partition_spec import FIRST_PARTITION_FIELD_ID, UNPARTITIONED, PartitionSpec
+from deltaberg.iceberg.partition.sort_order import UNSORTED, SortOrder
+from deltaberg.iceberg.runtime import Surroundings
+from deltaberg.iceberg.schema.field_ids import fresh_schema
+from deltaberg.iceberg.schema.format_version import check_schema_version, requested_version
+from deltaberg.iceberg.schema.schema import Schema
 from deltaberg.iceberg.table import Table
-from deltaberg.iceberg.table_metadata import TableMetadata
 from deltaberg.iceberg.transaction import Transaction
 from deltaberg.storage import Storage
 

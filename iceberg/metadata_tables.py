@@ -13,14 +13,14 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from deltaberg.iceberg.data_file import DATA, DATA_FILE_SCHEMA, EQUALITY_DELETES, POSITION_DELETES
-from deltaberg.iceberg.live_files import data_files
-from deltaberg.iceberg.live_files import delete_files as live_delete_files
-from deltaberg.iceberg.manifest_list import read_manifest_list
-from deltaberg.iceberg.partition_struct import PartitionStruct
-from deltaberg.iceberg.snapshot import Snapshot
+from deltaberg.iceberg.manifest.data_file import DATA, DATA_FILE_SCHEMA, EQUALITY_DELETES, POSITION_DELETES
+from deltaberg.iceberg.manifest.live_files import data_files
+from deltaberg.iceberg.manifest.live_files import delete_files as live_delete_files
+from deltaberg.iceberg.manifest.manifest_list import read_manifest_list
+from deltaberg.iceberg.metadata.snapshot import Snapshot
+from deltaberg.iceberg.partition.partition_struct import PartitionStruct
+from deltaberg.iceberg.schema.tuple_keys import tuple_keys
 from deltaberg.iceberg.table import Table
-from deltaberg.iceberg.value_key import tuple_keys
 
 _INSTANT = pa.timestamp("ms", tz="UTC")
 _SUMMARIES = pa.list_(

@@ -13,12 +13,12 @@ from deltaberg.iceberg.errors import (
     NotAnIcebergTable,
     UnsupportedIcebergFeature,
 )
-from deltaberg.iceberg.metadata_location import METADATA_FOLDER, find_metadata, is_metadata_file, join_location
-from deltaberg.iceberg.schema import Schema
-from deltaberg.iceberg.snapshot import Snapshot
-from deltaberg.iceberg.surroundings import Surroundings
-from deltaberg.iceberg.table_metadata import TableMetadata
-from deltaberg.iceberg.table_metadata_json import read_metadata
+from deltaberg.iceberg.metadata.metadata_location import METADATA_FOLDER, find_metadata, is_metadata_file, join_location
+from deltaberg.iceberg.metadata.snapshot import Snapshot
+from deltaberg.iceberg.metadata.table_metadata import TableMetadata
+from deltaberg.iceberg.metadata.table_metadata_json import read_metadata
+from deltaberg.iceberg.runtime import Surroundings
+from deltaberg.iceberg.schema.schema import Schema
 from deltaberg.iceberg.transaction import Transaction
 from deltaberg.storage import NotFound, Storage, StorageError
 

@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING
 
 from deltaberg.errors import error_context
 from deltaberg.iceberg.commit import commit_to_catalog, commit_to_folder, commit_waits, delete_trimmed_metadata
-from deltaberg.iceberg.concurrent_snapshots import check_between
+from deltaberg.iceberg.conflict_check import check_between
 from deltaberg.iceberg.errors import IcebergConflict, InvalidIcebergRequest
-from deltaberg.iceberg.format_version import requested_version
-from deltaberg.iceberg.metadata_builder import MetadataBuilder
-from deltaberg.iceberg.metadata_update import (
+from deltaberg.iceberg.manifest.rolling_manifests import ManifestFolder
+from deltaberg.iceberg.metadata.metadata_builder import MetadataBuilder
+from deltaberg.iceberg.metadata.metadata_update import (
     AddSchema,
     AddSnapshot,
     AddSortOrder,
@@ -34,20 +34,11 @@ from deltaberg.iceberg.metadata_update import (
     SetStatistics,
     UpgradeFormatVersion,
 )
-from deltaberg.iceberg.partition_spec import PartitionSpec
-from deltaberg.iceberg.rolling_manifests import ManifestFolder
-from deltaberg.iceberg.schema import Schema
-from deltaberg.iceberg.schema_update import SchemaUpdate
-from deltaberg.iceberg.snapshot import OPERATION, Operation, Snapshot
-from deltaberg.iceberg.snapshot_builder import SnapshotBuilder, SnapshotRequest
-from deltaberg.iceberg.snapshot_manifests import SnapshotManifests
-from deltaberg.iceberg.snapshot_ref import MAIN_BRANCH, RefType, SnapshotRef
-from deltaberg.iceberg.sort_order import SortOrder
-from deltaberg.iceberg.spec_update import SpecUpdate
-from deltaberg.iceberg.statistics_file import PartitionStatisticsFile, StatisticsFile
-from deltaberg.iceberg.surroundings import Surroundings, snapshot_id_of
-from deltaberg.iceberg.table_metadata import TableMetadata
-from deltaberg.iceberg.table_properties import (
+from deltaberg.iceberg.metadata.snapshot import OPERATION, Operation, Snapshot
+from deltaberg.iceberg.metadata.snapshot_ref import MAIN_BRANCH, RefType, SnapshotRef
+from deltaberg.iceberg.metadata.statistics_file import PartitionStatisticsFile, StatisticsFile
+from deltaberg.iceberg.metadata.table_metadata import TableMetadata
+from deltaberg.iceberg.metadata.table_properties import (
     COMMIT_MAX_WAIT_MS,
     COMMIT_MIN_WAIT_MS,
     COMMIT_RETRIES,
@@ -58,7 +49,7 @@ from deltaberg.iceberg.table_properties import (
     int_property,
     manifest_codec,
 )
-from deltaberg.iceberg.table_requirement import (
+from deltaberg.iceberg.metadata.table_requirement import (
     AssertCurrentSchemaId,
     AssertDefaultSortOrderId,
     AssertDefaultSpecId,
@@ -68,8 +59,17 @@ from deltaberg.iceberg.table_requirement import (
     AssertTableUuid,
     TableRequirement,
 )
-from deltaberg.iceberg.type_promotion import check_evolution
-from deltaberg.iceberg.written_files import WrittenFiles
+from deltaberg.iceberg.partition.partition_spec import PartitionSpec
+from deltaberg.iceberg.partition.sort_order import SortOrder
+from deltaberg.iceberg.partition.spec_update import SpecUpdate
+from deltaberg.iceberg.pending_files import WrittenFiles
+from deltaberg.iceberg.runtime import Surroundings, snapshot_id_of
+from deltaberg.iceberg.schema.format_version import requested_version
+from deltaberg.iceberg.schema.schema import Schema
+from deltaberg.iceberg.schema.schema_update import SchemaUpdate
+from deltaberg.iceberg.schema.type_promotion import check_evolution
+from deltaberg.iceberg.snapshot_write.snapshot_builder import SnapshotBuilder, SnapshotRequest
+from deltaberg.iceberg.snapshot_write.snapshot_manifests import SnapshotManifests
 from deltaberg.storage import StorageError
 from deltaberg.storage.commit_put import CommitIntent
 

@@ -14,9 +14,9 @@ import pyarrow.compute as pc
 from deltaberg.datafile.parquet_writer import WrittenFiles
 from deltaberg.delta.deletion_vector import DeletionVectorDescriptor
 from deltaberg.delta.partition_values import encode_partition_values
-from deltaberg.iceberg.partition_spec import PartitionSpec
-from deltaberg.iceberg.resolved_deletes import ResolvedDeletes
-from deltaberg.iceberg.snapshot import Snapshot
+from deltaberg.iceberg.deletes.resolved_deletes import ResolvedDeletes
+from deltaberg.iceberg.metadata.snapshot import Snapshot
+from deltaberg.iceberg.partition.partition_spec import PartitionSpec
 from deltaberg.migrate.delta_survey import observe
 from deltaberg.migrate.delta_target import DeltaDesign
 from deltaberg.migrate.locations import join

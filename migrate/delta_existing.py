@@ -13,9 +13,9 @@ from deltaberg.delta.schema import schema_to_json
 from deltaberg.delta.snapshot import Snapshot
 from deltaberg.delta.type_widening import TYPE_CHANGES
 from deltaberg.delta.types import ArrayType, DeltaType, MapType, StructField, StructType
-from deltaberg.iceberg import types as iceberg
-from deltaberg.iceberg.schema import Schema
-from deltaberg.iceberg.snapshot import Snapshot as IcebergSnapshot
+from deltaberg.iceberg.metadata.snapshot import Snapshot as IcebergSnapshot
+from deltaberg.iceberg.schema import types as iceberg
+from deltaberg.iceberg.schema.schema import Schema
 from deltaberg.translate.field_ids import mapped_schema, paired_ids, physical_name
 from deltaberg.translate.schema import DeltaSchemaTranslation
 

@@ -12,7 +12,7 @@ from typing import Final
 
 from deltaberg.datafile import FileField
 from deltaberg.delta.column_mapping import MappingMode
-from deltaberg.iceberg.schema import Schema
+from deltaberg.iceberg.schema.schema import Schema
 from deltaberg.migrate.delta_survey import DeltaSurvey
 from deltaberg.translate import codes
 from deltaberg.translate.carried_mapping import CarriedMapping

@@ -18,8 +18,8 @@ from deltaberg.delta.log_path import commit_name, log_folder
 from deltaberg.delta.snapshot import Snapshot as DeltaSnapshot
 from deltaberg.delta.table import DeltaTable
 from deltaberg.delta.transaction import Transaction
-from deltaberg.iceberg.resolved_deletes import ResolvedDeletes, resolve_deletes
-from deltaberg.iceberg.snapshot import Snapshot
+from deltaberg.iceberg.deletes.resolved_deletes import ResolvedDeletes, resolve_deletes
+from deltaberg.iceberg.metadata.snapshot import Snapshot
 from deltaberg.migrate.delta_entries import HIDDEN_FOLDER, DeltaEntries, Rows, SourceFiles, write_vectors
 from deltaberg.migrate.delta_writer import VOUCHED, DeltaWriter, WrittenDelta, live_rows, rewritten_files
 from deltaberg.migrate.locations import join

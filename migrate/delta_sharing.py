@@ -6,8 +6,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from deltaberg.delta.column_mapping import MappingMode
-from deltaberg.iceberg.table_metadata import TableMetadata
-from deltaberg.iceberg.transforms import IdentityTransform
+from deltaberg.iceberg.metadata.table_metadata import TableMetadata
+from deltaberg.iceberg.partition.transforms import IdentityTransform
 from deltaberg.migrate.delta_names import ColumnNaming
 from deltaberg.migrate.file_facts import UNREADABLE
 from deltaberg.translate import codes

@@ -12,15 +12,15 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from deltaberg.delta.path_fingerprints import PathFingerprints, first_repeated, paths_among
-from deltaberg.iceberg.content_file import refuse_encrypted
-from deltaberg.iceberg.data_file import EQUALITY_DELETES
-from deltaberg.iceberg.delete_index import PUFFIN
-from deltaberg.iceberg.live_files import data_files, delete_files
-from deltaberg.iceberg.partition_spec import PartitionSpec
-from deltaberg.iceberg.schema import Schema
-from deltaberg.iceberg.snapshot import Snapshot
-from deltaberg.iceberg.transforms import IdentityTransform, TruncateTransform
-from deltaberg.iceberg.types import StringType
+from deltaberg.iceberg.deletes.delete_index import PUFFIN
+from deltaberg.iceberg.manifest.data_file import EQUALITY_DELETES
+from deltaberg.iceberg.manifest.live_files import data_files, delete_files
+from deltaberg.iceberg.metadata.snapshot import Snapshot
+from deltaberg.iceberg.partition.partition_spec import PartitionSpec
+from deltaberg.iceberg.partition.transforms import IdentityTransform, TruncateTransform
+from deltaberg.iceberg.scan.content_file import refuse_encrypted
+from deltaberg.iceberg.schema.schema import Schema
+from deltaberg.iceberg.schema.types import StringType
 from deltaberg.migrate.footer_memory import FooterMemory
 from deltaberg.migrate.footers import ONE_BY_ONE, FooterSurvey, Progress, silent
 from deltaberg.migrate.iceberg_provenance import IcebergProvenance

@@ -22,12 +22,12 @@ from deltaberg.delta.snapshot import Snapshot as DeltaSnapshot
 from deltaberg.delta.table import DeltaTable
 from deltaberg.delta.transaction import Transaction, begin_transaction
 from deltaberg.errors import Conflict
-from deltaberg.iceberg.resolved_deletes import ResolvedDeletes, resolve_deletes, resolve_matched
-from deltaberg.iceberg.row_deletes import RowDeletes
-from deltaberg.iceberg.scan_task import matched_batches
-from deltaberg.iceberg.schema import Schema
-from deltaberg.iceberg.snapshot import Snapshot
-from deltaberg.iceberg.snapshot_changes import SnapshotChanges, files_among, snapshot_changes
+from deltaberg.iceberg.deletes.resolved_deletes import ResolvedDeletes, resolve_deletes, resolve_matched
+from deltaberg.iceberg.deletes.row_deletes import RowDeletes
+from deltaberg.iceberg.metadata.snapshot import Snapshot
+from deltaberg.iceberg.scan.scan_task import matched_batches
+from deltaberg.iceberg.schema.schema import Schema
+from deltaberg.iceberg.snapshot_write.snapshot_changes import SnapshotChanges, files_among, snapshot_changes
 from deltaberg.iceberg.table import Table
 from deltaberg.migrate.delta_existing import ExistingDelta, metadata_after
 from deltaberg.migrate.delta_replay import DeltaReplay, DescribedFiles, exchange_files

@@ -12,10 +12,10 @@ from deltaberg.datafile import FileField
 from deltaberg.delta.column_mapping import MappingMode
 from deltaberg.delta.iceberg_compat import IcebergCompat
 from deltaberg.delta.types import DeltaType, StructType
-from deltaberg.iceberg.partition_spec import PartitionSpec
-from deltaberg.iceberg.schema import Schema
-from deltaberg.iceberg.snapshot_ref import MAIN_BRANCH
-from deltaberg.iceberg.types import ListType, MapType, NestedField
+from deltaberg.iceberg.metadata.snapshot_ref import MAIN_BRANCH
+from deltaberg.iceberg.partition.partition_spec import PartitionSpec
+from deltaberg.iceberg.schema.schema import Schema
+from deltaberg.iceberg.schema.types import ListType, MapType, NestedField
 from deltaberg.migrate.delta_existing import ExistingDelta
 from deltaberg.migrate.delta_names import ColumnNaming
 from deltaberg.migrate.delta_sharing import FileGroup, FileSharing, GroupKey

@@ -18,7 +18,7 @@ from deltaberg.delta.log_path import commit_name, log_folder
 from deltaberg.delta.protocol import Protocol
 from deltaberg.delta.required_protocol import protocol_of_new_table
 from deltaberg.delta.transaction import Transaction
-from deltaberg.iceberg.resolved_deletes import DeletedByKey, resolve_deletes
+from deltaberg.iceberg.deletes.resolved_deletes import DeletedByKey, resolve_deletes
 from deltaberg.migrate.delta_entries import HIDDEN_FOLDER, DeltaEntries
 from deltaberg.migrate.delta_target import DeltaDesign
 from deltaberg.migrate.position import OPTIONS_KEY, PLAN_KEY, POSITION_KEY, TARGET_VERSION_KEY, Position

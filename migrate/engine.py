@@ -6,7 +6,7 @@ from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from typing import TYPE_CHECKING, Protocol
 
-from deltaberg.iceberg.resolved_deletes import DeletedByKey
+from deltaberg.iceberg.deletes.resolved_deletes import DeletedByKey
 from deltaberg.migrate.check import Check
 from deltaberg.migrate.delta_files import DeltaFileReader
 from deltaberg.migrate.delta_survey import DeltaSurvey

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Final
 
-from deltaberg.iceberg.live_files import live_manifests
-from deltaberg.iceberg.manifest_list import ManifestContent
-from deltaberg.iceberg.snapshot_parts import listed_files
+from deltaberg.iceberg.manifest.live_files import live_manifests
+from deltaberg.iceberg.manifest.manifest_list import ManifestContent
+from deltaberg.iceberg.snapshot_write.splits import listed_files
 from deltaberg.migrate.source import DeltaSource, Source
 
 DISTRIBUTE_FROM: Final = 200_000

@@ -14,8 +14,8 @@ import pyarrow as pa
 
 from deltaberg.delta.snapshot import Snapshot
 from deltaberg.errors import Conflict
-from deltaberg.iceberg.manifest_list import read_manifest_list
-from deltaberg.iceberg.metadata_location import VERSION_HINT, MetadataName, join_location, read_version_hint
+from deltaberg.iceberg.manifest.manifest_list import read_manifest_list
+from deltaberg.iceberg.metadata.metadata_location import VERSION_HINT, MetadataName, join_location, read_version_hint
 from deltaberg.iceberg.table import Table
 from deltaberg.migrate.held_position import HeldPosition
 from deltaberg.migrate.locations import join

@@ -12,8 +12,8 @@ import pyarrow as pa
 from deltaberg.bitmap import frame
 from deltaberg.datafile import ReadField
 from deltaberg.datafile.parquet_writer import ParquetFileWriter, parquet_schema
-from deltaberg.iceberg.delete_index import FILE_PATH_ID, POS_ID
-from deltaberg.iceberg.puffin import PuffinWriter
+from deltaberg.iceberg.deletes.delete_index import FILE_PATH_ID, POS_ID
+from deltaberg.iceberg.deletes.puffin import PuffinWriter
 from deltaberg.migrate.locations import join
 from deltaberg.migrate.vector_copy import Vector
 from deltaberg.storage import Storage

@@ -15,8 +15,8 @@ from deltaberg.delta.deletion_vector import descriptors
 from deltaberg.delta.file_actions import DELETION_VECTOR
 from deltaberg.delta.partition_values import decode_partition_values
 from deltaberg.delta.types import StructType
-from deltaberg.iceberg.partition_spec import PartitionSpec
-from deltaberg.iceberg.types import arrow_type
+from deltaberg.iceberg.partition.partition_spec import PartitionSpec
+from deltaberg.iceberg.schema.types import arrow_type
 from deltaberg.migrate.delta_files import DeltaFiles
 from deltaberg.migrate.iceberg_deletes import PositionDeleteFiles, PuffinVectors
 from deltaberg.migrate.rewrite import DeltaRewriter

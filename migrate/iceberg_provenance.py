@@ -17,9 +17,9 @@ import pyarrow.compute as pc
 
 from deltaberg.datafile import FileField
 from deltaberg.datafile.file_schema import walk
-from deltaberg.iceberg.name_mapping import NAME_MAPPING_PROPERTY
-from deltaberg.iceberg.schema import Schema, find_in
-from deltaberg.iceberg.table_metadata import TableMetadata
+from deltaberg.iceberg.metadata.table_metadata import TableMetadata
+from deltaberg.iceberg.schema.name_mapping import NAME_MAPPING_PROPERTY
+from deltaberg.iceberg.schema.schema import Schema, find_in
 from deltaberg.migrate.file_facts import FileFacts
 from deltaberg.migrate.provenance import UUID_PATTERN, Doubts, Mask, Provenance, name_pattern
 

@@ -16,8 +16,8 @@ from deltaberg.delta.add_path import path_keys
 from deltaberg.delta.errors import CorruptLog
 from deltaberg.delta.file_actions import vector_ids
 from deltaberg.delta.history import CommitActions
-from deltaberg.iceberg.data_file import DATA, POSITION_DELETES
-from deltaberg.iceberg.snapshot_builder import SnapshotBuilder
+from deltaberg.iceberg.manifest.data_file import DATA, POSITION_DELETES
+from deltaberg.iceberg.snapshot_write.snapshot_builder import SnapshotBuilder
 from deltaberg.iceberg.transaction import Transaction
 from deltaberg.migrate.delta_eras import DeltaEras, Era
 from deltaberg.migrate.delta_files import DeltaFiles

@@ -26,7 +26,7 @@ from deltaberg.delta.types import (
     TimestampNtzType,
     TimestampType,
 )
-from deltaberg.iceberg.row_lineage import ROW_ID
+from deltaberg.iceberg.snapshot_write.row_lineage import ROW_ID
 from deltaberg.migrate.delta_files import DeltaFileReader, DeltaFiles
 from deltaberg.migrate.file_facts import FileFacts, differs_from_constant
 from deltaberg.migrate.source import DeltaSource

@@ -17,13 +17,13 @@ from deltaberg.delta.file_actions import vector_ids
 from deltaberg.delta.history import CommitActions
 from deltaberg.delta.types import StructType
 from deltaberg.errors import Conflict
-from deltaberg.iceberg.live_files import live_entries, live_manifests
-from deltaberg.iceberg.manifest_list import ManifestContent
-from deltaberg.iceberg.name_mapping import NAME_MAPPING_PROPERTY, MappedField, NameMapping
-from deltaberg.iceberg.snapshot import Snapshot
-from deltaberg.iceberg.snapshot_ref import MAIN_BRANCH
+from deltaberg.iceberg.manifest.live_files import live_entries, live_manifests
+from deltaberg.iceberg.manifest.manifest_list import ManifestContent
+from deltaberg.iceberg.metadata.snapshot import Snapshot
+from deltaberg.iceberg.metadata.snapshot_ref import MAIN_BRANCH
+from deltaberg.iceberg.metadata.table_requirement import AssertRefSnapshotId
+from deltaberg.iceberg.schema.name_mapping import NAME_MAPPING_PROPERTY, MappedField, NameMapping
 from deltaberg.iceberg.table import Table
-from deltaberg.iceberg.table_requirement import AssertRefSnapshotId
 from deltaberg.iceberg.transaction import Transaction
 from deltaberg.migrate.delta_eras import DeltaEras, eras_since
 from deltaberg.migrate.delta_files import DeltaFileReader

@@ -10,8 +10,8 @@ from typing import Final
 from deltaberg.delta.checksum import FileTotals as LogTotals
 from deltaberg.delta.types import StructType
 from deltaberg.iceberg.errors import InvalidIcebergRequest
-from deltaberg.iceberg.name_mapping import NameMapping
-from deltaberg.iceberg.partition_spec import PartitionSpec
+from deltaberg.iceberg.partition.partition_spec import PartitionSpec
+from deltaberg.iceberg.schema.name_mapping import NameMapping
 from deltaberg.migrate.delta_eras import DeltaEras, delta_eras
 from deltaberg.migrate.delta_files import DeltaFileReader
 from deltaberg.migrate.footer_memory import FooterMemory

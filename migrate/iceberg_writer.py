@@ -9,12 +9,12 @@ from typing import Final
 
 from deltaberg.delta.types import StructType, TimestampNtzType, TimestampType
 from deltaberg.iceberg.create_table import create_table
-from deltaberg.iceberg.name_mapping import NAME_MAPPING_PROPERTY
-from deltaberg.iceberg.schema import Schema
-from deltaberg.iceberg.snapshot_builder import SnapshotBuilder
-from deltaberg.iceberg.surroundings import Surroundings
+from deltaberg.iceberg.runtime import Surroundings
+from deltaberg.iceberg.schema.name_mapping import NAME_MAPPING_PROPERTY
+from deltaberg.iceberg.schema.schema import Schema
+from deltaberg.iceberg.schema.types import arrow_type
+from deltaberg.iceberg.snapshot_write.snapshot_builder import SnapshotBuilder
 from deltaberg.iceberg.transaction import Transaction
-from deltaberg.iceberg.types import arrow_type
 from deltaberg.migrate.iceberg_deletes import PositionDeleteFiles, PuffinVectors
 from deltaberg.migrate.iceberg_entries import DeleteSink, IcebergEntries
 from deltaberg.migrate.iceberg_target import IcebergDesign

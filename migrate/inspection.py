@@ -11,11 +11,11 @@ import pyarrow.compute as pc
 from deltaberg.delta.add_path import location_array
 from deltaberg.delta.types import ArrayType, DeltaType, MapType, StructType
 from deltaberg.delta.types import type_name as delta_type_name
-from deltaberg.iceberg.data_file import EQUALITY_DELETES
-from deltaberg.iceberg.delete_index import PUFFIN
-from deltaberg.iceberg.live_files import data_files, delete_files
-from deltaberg.iceberg.transforms import VoidTransform
-from deltaberg.iceberg.types import type_name as iceberg_type_name
+from deltaberg.iceberg.deletes.delete_index import PUFFIN
+from deltaberg.iceberg.manifest.data_file import EQUALITY_DELETES
+from deltaberg.iceberg.manifest.live_files import data_files, delete_files
+from deltaberg.iceberg.partition.transforms import VoidTransform
+from deltaberg.iceberg.schema.types import type_name as iceberg_type_name
 from deltaberg.migrate.outside_files import (
     count_files,
     count_metadata_files,

@@ -10,8 +10,8 @@ import pyarrow.compute as pc
 
 from deltaberg.datafile import FileField
 from deltaberg.delta.column_mapping import MappingMode
-from deltaberg.iceberg.live_files import data_files
-from deltaberg.iceberg.schema import Schema
+from deltaberg.iceberg.manifest.live_files import data_files
+from deltaberg.iceberg.schema.schema import Schema
 from deltaberg.migrate.delta_survey import DeltaSurvey, observe
 from deltaberg.migrate.snapshot_line import SnapshotLine
 from deltaberg.migrate.source import IcebergSource

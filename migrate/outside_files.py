@@ -12,8 +12,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from deltaberg.delta.add_path import decode_paths
-from deltaberg.iceberg.manifest_list import read_manifest_list
-from deltaberg.iceberg.snapshot import Snapshot
+from deltaberg.iceberg.manifest.manifest_list import read_manifest_list
+from deltaberg.iceberg.metadata.snapshot import Snapshot
 from deltaberg.migrate.source import DeltaSource, IcebergSource, Source
 from deltaberg.migrate.target_root import ICEBERG_FOLDER, opened_folder
 from deltaberg.storage import GuardedStorage, Storage

@@ -10,7 +10,7 @@ import pyarrow.compute as pc
 from deltaberg.delta.add_path import location_array
 from deltaberg.delta.deletion_vector import descriptors
 from deltaberg.delta.table import DeltaTable
-from deltaberg.iceberg.live_files import data_files, delete_files
+from deltaberg.iceberg.manifest.live_files import data_files, delete_files
 from deltaberg.iceberg.table import Table
 from deltaberg.migrate.delta_entries import HIDDEN_FOLDER
 from deltaberg.migrate.locations import join

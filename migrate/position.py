@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from deltaberg.errors import Conflict
-from deltaberg.iceberg.schema import Schema
+from deltaberg.iceberg.schema.schema import Schema
 from deltaberg.migrate.source import DeltaSource, IcebergSource, Source, TableFormat
 
 APP_ID_PREFIX: Final = "deltaberg:"

@@ -13,14 +13,14 @@ from deltaberg.bitmap import PositionBitmap
 from deltaberg.datafile import ReadField
 from deltaberg.datafile.parquet_writer import ROW_GROUP_BYTES, ParquetFileWriter, WrittenFiles, parquet_schema
 from deltaberg.delta.scan import scan as scan_delta
-from deltaberg.iceberg.delete_index import DeleteIndex
-from deltaberg.iceberg.read_schema import read_fields
-from deltaberg.iceberg.row_deletes import FileDeletes
-from deltaberg.iceberg.row_lineage import LINEAGE_FIELDS
-from deltaberg.iceberg.scan import Scan, scan
-from deltaberg.iceberg.scan_task import TASK_COLUMNS, tasks
-from deltaberg.iceberg.schema import Schema
-from deltaberg.iceberg.types import ListType, MapType, NestedField, StructType, Type
+from deltaberg.iceberg.deletes.delete_index import DeleteIndex
+from deltaberg.iceberg.deletes.row_deletes import FileDeletes
+from deltaberg.iceberg.scan.scan import Scan, scan
+from deltaberg.iceberg.scan.scan_task import TASK_COLUMNS, tasks
+from deltaberg.iceberg.schema.read_schema import read_fields
+from deltaberg.iceberg.schema.schema import Schema
+from deltaberg.iceberg.schema.types import ListType, MapType, NestedField, StructType, Type
+from deltaberg.iceberg.snapshot_write.row_lineage import LINEAGE_FIELDS
 from deltaberg.migrate.locations import join
 from deltaberg.migrate.source import DeltaSource, IcebergSource
 from deltaberg.storage import Storage

@@ -23,7 +23,7 @@ from deltaberg.delta.log_path import (
     parse_log_file,
 )
 from deltaberg.errors import Conflict, NotATable, UsageError
-from deltaberg.iceberg.metadata_location import METADATA_FOLDER, VERSION_HINT, is_metadata_file
+from deltaberg.iceberg.metadata.metadata_location import METADATA_FOLDER, VERSION_HINT, is_metadata_file
 from deltaberg.migrate.delta_entries import HIDDEN_FOLDER
 from deltaberg.migrate.held_position import HeldPosition, held_position
 from deltaberg.migrate.leftovers import delete_abandoned, files_of_runs, own_folders

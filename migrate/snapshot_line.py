@@ -10,9 +10,9 @@ import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from deltaberg.iceberg.schema import Schema
-from deltaberg.iceberg.snapshot import Snapshot
-from deltaberg.iceberg.types import ListType, MapType, NestedField, StructType, Type
+from deltaberg.iceberg.metadata.snapshot import Snapshot
+from deltaberg.iceberg.schema.schema import Schema
+from deltaberg.iceberg.schema.types import ListType, MapType, NestedField, StructType, Type
 from deltaberg.migrate.source import IcebergSource
 
 

@@ -12,10 +12,10 @@ from urllib.parse import unquote
 from deltaberg.delta.snapshot import Snapshot as DeltaSnapshot
 from deltaberg.delta.table import DeltaTable
 from deltaberg.errors import NotATable, UsageError
-from deltaberg.iceberg.metadata_location import METADATA_FOLDER, is_metadata_file
-from deltaberg.iceberg.read_schema import schema_at
-from deltaberg.iceberg.schema import Schema
-from deltaberg.iceberg.snapshot import Snapshot as IcebergSnapshot
+from deltaberg.iceberg.metadata.metadata_location import METADATA_FOLDER, is_metadata_file
+from deltaberg.iceberg.metadata.snapshot import Snapshot as IcebergSnapshot
+from deltaberg.iceberg.schema.read_schema import schema_at
+from deltaberg.iceberg.schema.schema import Schema
 from deltaberg.iceberg.table import Table as IcebergTable
 from deltaberg.storage import Storage, guarded, refuse_credentials
 from deltaberg.storage.guarded_storage import with_target

@@ -6,7 +6,7 @@ import os
 from typing import Final
 
 from deltaberg.errors import UsageError
-from deltaberg.iceberg.metadata_location import METADATA_FOLDER, is_metadata_file
+from deltaberg.iceberg.metadata.metadata_location import METADATA_FOLDER, is_metadata_file
 from deltaberg.iceberg.table import table_folder
 from deltaberg.migrate.locations import real_location
 from deltaberg.migrate.source import IcebergSource, Source, TableFormat

@@ -11,12 +11,12 @@ import pyarrow.compute as pc
 from deltaberg.delta.file_actions import DELETION_VECTOR
 from deltaberg.delta.scan import scan as scan_delta
 from deltaberg.delta.types import StructType
-from deltaberg.iceberg.content_file import ContentFile
-from deltaberg.iceberg.live_files import data_files
-from deltaberg.iceberg.metrics import metric
-from deltaberg.iceberg.read_schema import identity_constants
-from deltaberg.iceberg.single_value import decode_bounds
-from deltaberg.iceberg.types import GeographyType, GeometryType, NestedField, UnknownType, VariantType
+from deltaberg.iceberg.manifest.live_files import data_files
+from deltaberg.iceberg.manifest.metrics import metric
+from deltaberg.iceberg.scan.content_file import ContentFile
+from deltaberg.iceberg.schema.read_schema import identity_constants
+from deltaberg.iceberg.schema.single_value import decode_bounds
+from deltaberg.iceberg.schema.types import GeographyType, GeometryType, NestedField, UnknownType, VariantType
 from deltaberg.migrate.check import SHOWN, Check
 from deltaberg.migrate.source import DeltaSource, IcebergSource, Source
 from deltaberg.migrate.verify_tables import field_path

@@ -11,7 +11,7 @@ import pyarrow.compute as pc
 
 from deltaberg.delta.add_path import location_array
 from deltaberg.delta.deletion_vector import descriptors
-from deltaberg.iceberg.live_files import data_files, delete_files
+from deltaberg.iceberg.manifest.live_files import data_files, delete_files
 from deltaberg.migrate.check import Check, shares
 from deltaberg.migrate.source import DeltaSource, Source
 

@@ -14,14 +14,14 @@ from deltaberg.delta.add_path import location_array
 from deltaberg.delta.column_mapping import MappingMode
 from deltaberg.delta.scan import Scan as DeltaScan
 from deltaberg.delta.scan import scan as scan_delta
-from deltaberg.iceberg import types as ice
-from deltaberg.iceberg.live_files import data_files
-from deltaberg.iceberg.resolved_deletes import resolve_deletes
-from deltaberg.iceberg.row_deletes import RowDeletes
-from deltaberg.iceberg.scan import Scan as IcebergScan
-from deltaberg.iceberg.scan import scan as scan_iceberg
-from deltaberg.iceberg.scan_task import TASK_COLUMNS, tasks
-from deltaberg.iceberg.schema import Schema
+from deltaberg.iceberg.deletes.resolved_deletes import resolve_deletes
+from deltaberg.iceberg.deletes.row_deletes import RowDeletes
+from deltaberg.iceberg.manifest.live_files import data_files
+from deltaberg.iceberg.scan.scan import Scan as IcebergScan
+from deltaberg.iceberg.scan.scan import scan as scan_iceberg
+from deltaberg.iceberg.scan.scan_task import TASK_COLUMNS, tasks
+from deltaberg.iceberg.schema import types as ice
+from deltaberg.iceberg.schema.schema import Schema
 from deltaberg.migrate.delta_files import DeltaFileReader
 from deltaberg.migrate.locations import real_locations
 from deltaberg.migrate.position import OPTIONS_KEY

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 import deltaberg
 from deltaberg.errors import DeltabergError, UsageError, error_context
-from deltaberg.iceberg.live_files import data_files
+from deltaberg.iceberg.manifest.live_files import data_files
 from deltaberg.iceberg.table import Table
 from deltaberg.migrate.source import TableFormat, open_source
 from deltaberg.migrate.spark.many_tables import TableRequest

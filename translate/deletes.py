@@ -15,9 +15,9 @@ import pyarrow as pa
 
 from deltaberg.delta.deletion_vector import DeletionVectorDescriptor
 from deltaberg.delta.file_actions import DELETION_VECTOR
-from deltaberg.iceberg.data_file import ADDED, POSITION_DELETES, data_file_schema
-from deltaberg.iceberg.delete_index import FILE_PATH_ID, PUFFIN
-from deltaberg.iceberg.metrics import metric_map
+from deltaberg.iceberg.deletes.delete_index import FILE_PATH_ID, PUFFIN
+from deltaberg.iceberg.manifest.data_file import ADDED, POSITION_DELETES, data_file_schema
+from deltaberg.iceberg.manifest.metrics import metric_map
 from deltaberg.translate import codes, reader_codes, source_codes
 from deltaberg.translate.findings import Code
 

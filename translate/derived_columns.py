@@ -18,10 +18,8 @@ import pyarrow.compute as pc
 
 from deltaberg.delta import types as delta
 from deltaberg.delta.column_mapping import COLUMN_ID, PHYSICAL_NAME, MappingMode
-from deltaberg.iceberg import types as ice
-from deltaberg.iceberg.partition_spec import PartitionField, PartitionSpec
-from deltaberg.iceberg.schema import Schema
-from deltaberg.iceberg.transforms import (
+from deltaberg.iceberg.partition.partition_spec import PartitionField, PartitionSpec
+from deltaberg.iceberg.partition.transforms import (
     DayTransform,
     HourTransform,
     MonthTransform,
@@ -29,6 +27,8 @@ from deltaberg.iceberg.transforms import (
     TruncateTransform,
     YearTransform,
 )
+from deltaberg.iceberg.schema import types as ice
+from deltaberg.iceberg.schema.schema import Schema
 from deltaberg.translate import codes
 from deltaberg.translate.findings import Finding
 

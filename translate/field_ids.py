@@ -15,8 +15,8 @@ from typing import Final, TypeAlias
 
 from deltaberg.delta import types as delta
 from deltaberg.delta.column_mapping import COLUMN_ID, NESTED_IDS, PHYSICAL_NAME, ColumnMapping, MappingMode
-from deltaberg.iceberg import types as iceberg
-from deltaberg.iceberg.schema import Schema
+from deltaberg.iceberg.schema import types as iceberg
+from deltaberg.iceberg.schema.schema import Schema
 
 Path: TypeAlias = tuple[str, ...]
 

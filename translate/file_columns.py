@@ -16,9 +16,9 @@ import pyarrow.types as pt
 from deltaberg.datafile import FileField
 from deltaberg.datafile.file_schema import has_field_ids, is_list
 from deltaberg.delta import types as delta
-from deltaberg.iceberg import types as ice
-from deltaberg.iceberg.name_mapping import MappedField, NameMapping
-from deltaberg.iceberg.schema import Schema
+from deltaberg.iceberg.schema import types as ice
+from deltaberg.iceberg.schema.name_mapping import MappedField, NameMapping
+from deltaberg.iceberg.schema.schema import Schema
 from deltaberg.translate import codes
 from deltaberg.translate.field_ids import Path, physical_name
 from deltaberg.translate.findings import Code, Severity

@@ -11,10 +11,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from deltaberg.iceberg import types as ice
-from deltaberg.iceberg.partition_spec import FIRST_PARTITION_FIELD_ID, PartitionField, PartitionSpec
-from deltaberg.iceberg.schema import Schema
-from deltaberg.iceberg.transforms import IdentityTransform, VoidTransform
+from deltaberg.iceberg.partition.partition_spec import FIRST_PARTITION_FIELD_ID, PartitionField, PartitionSpec
+from deltaberg.iceberg.partition.transforms import IdentityTransform, VoidTransform
+from deltaberg.iceberg.schema import types as ice
+from deltaberg.iceberg.schema.schema import Schema
 from deltaberg.translate import codes
 from deltaberg.translate.derived_columns import DerivedColumn, derive_columns
 from deltaberg.translate.findings import Finding

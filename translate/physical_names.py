@@ -6,8 +6,8 @@ from collections.abc import Mapping, Set
 from itertools import chain, count
 from types import MappingProxyType
 
-from deltaberg.iceberg.schema import Schema
-from deltaberg.iceberg.types import ListType, MapType
+from deltaberg.iceberg.schema.schema import Schema
+from deltaberg.iceberg.schema.types import ListType, MapType
 
 
 def choose_physical_names(

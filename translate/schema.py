@@ -14,8 +14,8 @@ from typing import Final
 from deltaberg.delta import types as delta
 from deltaberg.delta.column_mapping import COLUMN_ID, NESTED_IDS, PHYSICAL_NAME, MappingMode
 from deltaberg.delta.schema import type_to_json as delta_type_to_json
-from deltaberg.iceberg import types as ice
-from deltaberg.iceberg.schema import Schema
+from deltaberg.iceberg.schema import types as ice
+from deltaberg.iceberg.schema.schema import Schema
 from deltaberg.translate import codes
 from deltaberg.translate.field_ids import Path, physical_name
 from deltaberg.translate.findings import Code, Finding, Severity

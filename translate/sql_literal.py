@@ -12,7 +12,7 @@ import decimal
 import math
 import re
 
-from deltaberg.iceberg import types as ice
+from deltaberg.iceberg.schema import types as ice
 
 _INTEGER = re.compile(r"([+-]?\d+)[lLsSyY]?")
 _NUMBER = re.compile(r"([+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?)(?:BD|bd|[dDfF])?")

@@ -16,16 +16,16 @@ from deltaberg.datafile.column_metrics import LeafMetrics
 from deltaberg.datafile.parquet_writer import WrittenFiles
 from deltaberg.delta import types as delta
 from deltaberg.delta.types import arrow_type as delta_arrow_type
-from deltaberg.iceberg import types as ice
-from deltaberg.iceberg.bound_truncation import (
+from deltaberg.iceberg.manifest.bound_truncation import (
     truncate_lower_bytes,
     truncate_lower_text,
     truncate_upper_bytes,
     truncate_upper_text,
 )
-from deltaberg.iceberg.metrics import metric, metric_map
-from deltaberg.iceberg.single_value import decode_bounds, encode_bounds
-from deltaberg.iceberg.types import arrow_type as iceberg_arrow_type
+from deltaberg.iceberg.manifest.metrics import metric, metric_map
+from deltaberg.iceberg.schema import types as ice
+from deltaberg.iceberg.schema.single_value import decode_bounds, encode_bounds
+from deltaberg.iceberg.schema.types import arrow_type as iceberg_arrow_type
 from deltaberg.translate.decimal_bounds import safe_lower, safe_upper
 from deltaberg.translate.field_ids import Path
 from deltaberg.translate.schema import LeafPair

@@ -11,7 +11,7 @@ from typing import Final
 
 from deltaberg.delta import types as delta
 from deltaberg.delta.types import type_name
-from deltaberg.iceberg import types as ice
+from deltaberg.iceberg.schema import types as ice
 
 TYPE_CHANGES_KEY: Final = "delta.typeChanges"
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from deltaberg.delta import types as delta
-from deltaberg.iceberg import types as ice
+from deltaberg.iceberg.schema import types as ice
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -18,7 +18,7 @@ import pyarrow.compute as pc
 from deltaberg.datafile import ReadField
 from deltaberg.delta import types as delta
 from deltaberg.delta.types import arrow_type
-from deltaberg.iceberg import types as ice
+from deltaberg.iceberg.schema import types as ice
 from deltaberg.translate.types import TYPE_MAPPINGS, mappable_name
 
 _HEX = np.frombuffer(b"0123456789abcdef", dtype=np.uint8)

@@ -18,7 +18,7 @@ from deltaberg.delta.add_path import path_keys
 from deltaberg.delta.checkpoint_reader import CheckpointPart
 from deltaberg.delta.log_replay import ReplayedFiles
 from deltaberg.delta.path_fingerprints import fingerprints
-from deltaberg.iceberg.added_files import AddedManifests, ManifestRecipe
+from deltaberg.iceberg.snapshot_write.added_files import AddedManifests, ManifestRecipe
 from deltaberg.migrate.delta_files import DeltaFileReader, DeltaFiles
 from deltaberg.migrate.delta_provenance import DeltaProvenance
 from deltaberg.migrate.file_facts import FileFacts

@@ -7,7 +7,7 @@ from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from deltaberg.iceberg.resolved_deletes import DeletedByKey
+from deltaberg.iceberg.deletes.resolved_deletes import DeletedByKey
 from deltaberg.migrate.engine import PartsOfSource, Progress
 from deltaberg.migrate.locations import join
 from deltaberg.migrate.recording_storage import RecordingStorage

@@ -23,10 +23,10 @@ import pyarrow as pa
 
 from deltaberg.bitmap import PositionBitmap
 from deltaberg.errors import DeltabergError
-from deltaberg.iceberg.delete_groups import DeleteGroup, DeleteGroups
-from deltaberg.iceberg.live_files import live_manifests
-from deltaberg.iceberg.manifest_list import ManifestContent
-from deltaberg.iceberg.snapshot import Snapshot
+from deltaberg.iceberg.deletes.delete_groups import DeleteGroup, DeleteGroups
+from deltaberg.iceberg.manifest.live_files import live_manifests
+from deltaberg.iceberg.manifest.manifest_list import ManifestContent
+from deltaberg.iceberg.metadata.snapshot import Snapshot
 from deltaberg.iceberg.table import Table
 from deltaberg.migrate.locations import join
 from deltaberg.migrate.spark.equality_tasks import KEY_SCHEMA, EqualityTasks, equality_index

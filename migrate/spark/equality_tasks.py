@@ -17,15 +17,15 @@ import pyarrow.compute as pc
 
 from deltaberg.bitmap import PositionBitmap
 from deltaberg.errors import error_context
-from deltaberg.iceberg.data_file import EQUALITY_DELETES
-from deltaberg.iceberg.delete_groups import DeleteGroup, DeleteGroups, with_equality_deletes
-from deltaberg.iceberg.delete_index import DeleteIndex, DeleteMatches
-from deltaberg.iceberg.equality_deletes import EqualityFilter, KeySet
-from deltaberg.iceberg.live_files import delete_files, live_entries
-from deltaberg.iceberg.manifest_list import ManifestFile
-from deltaberg.iceberg.resolved_deletes import deleted_by_key, read_key_columns
-from deltaberg.iceberg.scan_task import TASK_COLUMNS, DataFileTask, tasks
-from deltaberg.iceberg.snapshot import Snapshot
+from deltaberg.iceberg.deletes.delete_groups import DeleteGroup, DeleteGroups, with_equality_deletes
+from deltaberg.iceberg.deletes.delete_index import DeleteIndex, DeleteMatches
+from deltaberg.iceberg.deletes.equality_deletes import EqualityFilter, KeySet
+from deltaberg.iceberg.deletes.resolved_deletes import deleted_by_key, read_key_columns
+from deltaberg.iceberg.manifest.data_file import EQUALITY_DELETES
+from deltaberg.iceberg.manifest.live_files import delete_files, live_entries
+from deltaberg.iceberg.manifest.manifest_list import ManifestFile
+from deltaberg.iceberg.metadata.snapshot import Snapshot
+from deltaberg.iceberg.scan.scan_task import TASK_COLUMNS, DataFileTask, tasks
 from deltaberg.iceberg.table import Table
 from deltaberg.migrate.locations import join
 from deltaberg.migrate.spark.staged_positions import FileList, PositionsWriter

@@ -24,13 +24,19 @@ from deltaberg.delta.deletion_vector_file import write_deletion_vectors
 from deltaberg.delta.file_changes import Totals
 from deltaberg.delta.log_path import commit_name, log_folder
 from deltaberg.errors import CommitStateUnknown, error_context
-from deltaberg.iceberg.delete_index import DeleteMatches
-from deltaberg.iceberg.live_files import live_entries, live_manifests
-from deltaberg.iceberg.manifest_list import ManifestContent, ManifestFile
-from deltaberg.iceberg.resolved_deletes import resolve_matched
-from deltaberg.iceberg.scan_task import matched_batches
-from deltaberg.iceberg.snapshot import Snapshot
-from deltaberg.iceberg.snapshot_parts import SnapshotPart, listed_files, part_data_files, part_deletes, snapshot_parts
+from deltaberg.iceberg.deletes.delete_index import DeleteMatches
+from deltaberg.iceberg.deletes.resolved_deletes import resolve_matched
+from deltaberg.iceberg.manifest.live_files import live_entries, live_manifests
+from deltaberg.iceberg.manifest.manifest_list import ManifestContent, ManifestFile
+from deltaberg.iceberg.metadata.snapshot import Snapshot
+from deltaberg.iceberg.scan.scan_task import matched_batches
+from deltaberg.iceberg.snapshot_write.splits import (
+    SnapshotPart,
+    listed_files,
+    part_data_files,
+    part_deletes,
+    snapshot_parts,
+)
 from deltaberg.migrate.delta_entries import HIDDEN_FOLDER, DeltaEntries
 from deltaberg.migrate.delta_survey import DeltaSurvey, FileTally, look_at_deletes, look_at_files
 from deltaberg.migrate.delta_writer import VOUCHED, DeltaWriter, WrittenDelta

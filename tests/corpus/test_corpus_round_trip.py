@@ -11,7 +11,7 @@ from typing import Any
 
 import pyarrow.parquet as pq
 
-from deltaberg.iceberg.transforms import IdentityTransform
+from deltaberg.iceberg.partition.transforms import IdentityTransform
 from deltaberg.migrate.convert import convert
 from deltaberg.migrate.inspection import inspect_table
 from deltaberg.migrate.source import DeltaSource, Source, open_source

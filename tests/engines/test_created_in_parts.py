@@ -9,8 +9,8 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from deltaberg.iceberg.schema import Schema
-from deltaberg.iceberg.types import LongType, NestedField
+from deltaberg.iceberg.schema.schema import Schema
+from deltaberg.iceberg.schema.types import LongType, NestedField
 from deltaberg.migrate import convert as conversion
 from deltaberg.migrate.source import IcebergSource
 from deltaberg.storage import open_storage

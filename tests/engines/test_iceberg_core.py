@@ -13,13 +13,13 @@ import pytest
 
 from deltaberg.bitmap import PositionBitmap, frame
 from deltaberg.iceberg.create_table import create_table
-from deltaberg.iceberg.partition_spec import PartitionField, PartitionSpec
-from deltaberg.iceberg.scan import scan
-from deltaberg.iceberg.schema import Schema
-from deltaberg.iceberg.snapshot_ref import RefType
+from deltaberg.iceberg.metadata.snapshot_ref import RefType
+from deltaberg.iceberg.partition.partition_spec import PartitionField, PartitionSpec
+from deltaberg.iceberg.partition.transforms import BucketTransform, IdentityTransform
+from deltaberg.iceberg.scan.scan import scan
+from deltaberg.iceberg.schema.schema import Schema
+from deltaberg.iceberg.schema.types import LongType, NestedField, StringType
 from deltaberg.iceberg.table import Table
-from deltaberg.iceberg.transforms import BucketTransform, IdentityTransform
-from deltaberg.iceberg.types import LongType, NestedField, StringType
 from deltaberg.storage import open_storage
 
 SCHEMA = Schema(

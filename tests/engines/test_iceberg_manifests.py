@@ -13,11 +13,11 @@ import pyarrow.parquet as pq
 import pytest
 
 from deltaberg.iceberg.create_table import create_table
-from deltaberg.iceberg.metrics import metric_map
-from deltaberg.iceberg.partition_spec import PartitionField, PartitionSpec
-from deltaberg.iceberg.schema import Schema
-from deltaberg.iceberg.transforms import IdentityTransform, parse_transform
-from deltaberg.iceberg.types import (
+from deltaberg.iceberg.manifest.metrics import metric_map
+from deltaberg.iceberg.partition.partition_spec import PartitionField, PartitionSpec
+from deltaberg.iceberg.partition.transforms import IdentityTransform, parse_transform
+from deltaberg.iceberg.schema.schema import Schema
+from deltaberg.iceberg.schema.types import (
     BinaryType,
     BooleanType,
     DateType,

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 import deltaberg
-from deltaberg.iceberg.data_file import EQUALITY_DELETES
+from deltaberg.iceberg.manifest.data_file import EQUALITY_DELETES
 from deltaberg.iceberg.table import Table
 from deltaberg.storage import open_storage
 

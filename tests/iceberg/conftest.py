@@ -16,18 +16,18 @@ import pytest
 from pyarrow import orc
 
 from deltaberg.bitmap import PositionBitmap, frame
-from deltaberg.iceberg.data_file import DATA, EQUALITY_DELETES, EXISTING, POSITION_DELETES, data_file_schema
-from deltaberg.iceberg.manifest_list import ManifestContent
-from deltaberg.iceberg.manifest_list_writer import write_manifest_list
-from deltaberg.iceberg.manifest_writer import ManifestWriter
-from deltaberg.iceberg.metrics import metric_map
-from deltaberg.iceberg.partition_spec import UNPARTITIONED, PartitionSpec
-from deltaberg.iceberg.puffin import PuffinWriter
-from deltaberg.iceberg.schema import Schema
-from deltaberg.iceberg.single_value import encode_bounds, minimum_and_maximum
-from deltaberg.iceberg.snapshot import Snapshot
+from deltaberg.iceberg.deletes.puffin import PuffinWriter
+from deltaberg.iceberg.manifest.data_file import DATA, EQUALITY_DELETES, EXISTING, POSITION_DELETES, data_file_schema
+from deltaberg.iceberg.manifest.manifest_list import ManifestContent
+from deltaberg.iceberg.manifest.manifest_list_writer import write_manifest_list
+from deltaberg.iceberg.manifest.manifest_writer import ManifestWriter
+from deltaberg.iceberg.manifest.metrics import metric_map
+from deltaberg.iceberg.metadata.snapshot import Snapshot
+from deltaberg.iceberg.metadata.table_metadata import TableMetadata
+from deltaberg.iceberg.partition.partition_spec import UNPARTITIONED, PartitionSpec
+from deltaberg.iceberg.schema.schema import Schema
+from deltaberg.iceberg.schema.single_value import encode_bounds, minimum_and_maximum
 from deltaberg.iceberg.table import Table
-from deltaberg.iceberg.table_metadata import TableMetadata
 from deltaberg.storage import open_storage
 
 PATH_ID, POS_ID = 2147483546, 2147483545

@@ -12,14 +12,14 @@ import pytest
 
 from deltaberg.iceberg.create_table import create_table
 from deltaberg.iceberg.errors import InvalidIcebergRequest
-from deltaberg.iceberg.live_files import data_files as live_data_files
-from deltaberg.iceberg.live_files import delete_files as live_delete_files
-from deltaberg.iceberg.manifest_list import ManifestFile, read_manifest_list
-from deltaberg.iceberg.partition_spec import PartitionField, PartitionSpec
-from deltaberg.iceberg.schema import Schema
+from deltaberg.iceberg.manifest.live_files import data_files as live_data_files
+from deltaberg.iceberg.manifest.live_files import delete_files as live_delete_files
+from deltaberg.iceberg.manifest.manifest_list import ManifestFile, read_manifest_list
+from deltaberg.iceberg.partition.partition_spec import PartitionField, PartitionSpec
+from deltaberg.iceberg.partition.transforms import parse_transform
+from deltaberg.iceberg.schema.schema import Schema
+from deltaberg.iceberg.schema.types import LongType, NestedField
 from deltaberg.iceberg.table import Table
-from deltaberg.iceberg.transforms import parse_transform
-from deltaberg.iceberg.types import LongType, NestedField
 from deltaberg.storage import open_storage
 
 SCHEMA = Schema(schema_id=0, fields=(NestedField(field_id=1, name="id", required=False, type=LongType()),))

@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from deltaberg.iceberg import avro_codec
-from deltaberg.iceberg.avro_codec import CODECS, compress, decompress
-from deltaberg.iceberg.avro_container import (
+from deltaberg.iceberg.avro import codec as avro_codec
+from deltaberg.iceberg.avro.codec import CODECS, compress, decompress
+from deltaberg.iceberg.avro.container import (
     encode_block,
     encode_header,
     encode_long,
@@ -17,7 +17,7 @@ from deltaberg.iceberg.avro_container import (
     read_long,
 )
 from deltaberg.iceberg.errors import CorruptMetadata, UnsupportedIcebergFeature
-from deltaberg.iceberg.unpacked_size import UnpackLimit
+from deltaberg.iceberg.metadata.unpacked_size import UnpackLimit
 
 SYNC = bytes(range(16))
 SCHEMA = {"type": "record", "name": "r", "fields": [{"name": "a", "type": "long"}]}

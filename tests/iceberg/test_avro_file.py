@@ -15,10 +15,10 @@ from hypothesis import strategies as st
 from deltaberg.datafile.errors import DataFileError
 from deltaberg.datafile.file_schema import MappedField
 from deltaberg.errors import DeltabergError
-from deltaberg.iceberg import avro_file
-from deltaberg.iceberg.avro_file import AvroFile
+from deltaberg.iceberg.avro import file as avro_file
+from deltaberg.iceberg.avro.file import AvroFile
 from deltaberg.iceberg.errors import UnsupportedIcebergFeature
-from deltaberg.iceberg.types import (
+from deltaberg.iceberg.schema.types import (
     ListType,
     LongType,
     MapType,

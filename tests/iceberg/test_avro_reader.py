@@ -12,11 +12,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from deltaberg.iceberg import avro_reader
-from deltaberg.iceberg.avro_container import encode_block, encode_header, encode_long
-from deltaberg.iceberg.avro_reader import Landmark, read_avro
+from deltaberg.iceberg.avro import reader as avro_reader
+from deltaberg.iceberg.avro.container import encode_block, encode_header, encode_long
+from deltaberg.iceberg.avro.reader import Landmark, read_avro
 from deltaberg.iceberg.errors import CorruptMetadata
-from deltaberg.iceberg.types import (
+from deltaberg.iceberg.schema.types import (
     BinaryType,
     BooleanType,
     DateType,

@@ -9,13 +9,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from deltaberg.iceberg.avro_container import read_header
-from deltaberg.iceberg.avro_encoder import decimal_size
-from deltaberg.iceberg.avro_reader import read_avro
-from deltaberg.iceberg.avro_schema_json import avro_name, avro_schema_json
-from deltaberg.iceberg.avro_writer import BLOCK_BYTES, AvroWriter
+from deltaberg.iceberg.avro.container import read_header
+from deltaberg.iceberg.avro.encoder import decimal_size
+from deltaberg.iceberg.avro.reader import read_avro
+from deltaberg.iceberg.avro.schema_json import avro_name, avro_schema_json
+from deltaberg.iceberg.avro.writer import BLOCK_BYTES, AvroWriter
 from deltaberg.iceberg.errors import InvalidIcebergRequest, UnsupportedIcebergFeature
-from deltaberg.iceberg.types import (
+from deltaberg.iceberg.schema.types import (
     BinaryType,
     BooleanType,
     DateType,

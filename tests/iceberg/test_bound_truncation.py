@@ -6,7 +6,7 @@ import pyarrow as pa
 from hypothesis import given
 from hypothesis import strategies as st
 
-from deltaberg.iceberg.bound_truncation import (
+from deltaberg.iceberg.manifest.bound_truncation import (
     truncate_lower_bytes,
     truncate_lower_text,
     truncate_upper_bytes,

@@ -13,8 +13,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from deltaberg.iceberg.bucket_hash import hash_array
 from deltaberg.iceberg.errors import InvalidIcebergRequest
+from deltaberg.iceberg.partition.bucket_hash import hash_array
 
 MOMENT = datetime.datetime(2017, 11, 16, 22, 31, 8)
 UTC = datetime.timezone.utc

@@ -17,12 +17,12 @@ from deltaberg.iceberg.errors import (
     IcebergError,
     NotAnIcebergTable,
 )
-from deltaberg.iceberg.metadata_update import updates_to_json
-from deltaberg.iceberg.scan import scan
-from deltaberg.iceberg.schema import Schema
-from deltaberg.iceberg.surroundings import Surroundings
+from deltaberg.iceberg.metadata.metadata_update import updates_to_json
+from deltaberg.iceberg.runtime import Surroundings
+from deltaberg.iceberg.scan.scan import scan
+from deltaberg.iceberg.schema.schema import Schema
+from deltaberg.iceberg.schema.types import LongType, NestedField
 from deltaberg.iceberg.table import Table
-from deltaberg.iceberg.types import LongType, NestedField
 from deltaberg.storage import open_storage
 
 SCHEMA = Schema(schema_id=0, fields=(NestedField(field_id=1, name="id", required=False, type=LongType()),))

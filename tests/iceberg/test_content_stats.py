@@ -8,11 +8,16 @@ from decimal import Decimal
 import pyarrow as pa
 import pytest
 
-from deltaberg.iceberg.content_stats import content_stats_type, metrics_from_stats, stats_from_metrics, stats_id
-from deltaberg.iceberg.data_file import DATA_FILE_SCHEMA
 from deltaberg.iceberg.errors import CorruptMetadata
-from deltaberg.iceberg.schema import Schema
-from deltaberg.iceberg.types import (
+from deltaberg.iceberg.manifest.content_stats import (
+    content_stats_type,
+    metrics_from_stats,
+    stats_from_metrics,
+    stats_id,
+)
+from deltaberg.iceberg.manifest.data_file import DATA_FILE_SCHEMA
+from deltaberg.iceberg.schema.schema import Schema
+from deltaberg.iceberg.schema.types import (
     BinaryType,
     DateType,
     DecimalType,

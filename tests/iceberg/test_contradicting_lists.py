@@ -12,12 +12,12 @@ import pyarrow as pa
 import pytest
 
 from deltaberg.iceberg.errors import CorruptMetadata
-from deltaberg.iceberg.manifest_list import ManifestFile, read_manifest_list
-from deltaberg.iceberg.manifest_list_writer import write_manifest_list
-from deltaberg.iceberg.manifest_reader import read_manifest
-from deltaberg.iceberg.schema import Schema
-from deltaberg.iceberg.snapshot import Snapshot
-from deltaberg.iceberg.types import LongType, NestedField
+from deltaberg.iceberg.manifest.manifest_list import ManifestFile, read_manifest_list
+from deltaberg.iceberg.manifest.manifest_list_writer import write_manifest_list
+from deltaberg.iceberg.manifest.manifest_reader import read_manifest
+from deltaberg.iceberg.metadata.snapshot import Snapshot
+from deltaberg.iceberg.schema.schema import Schema
+from deltaberg.iceberg.schema.types import LongType, NestedField
 from deltaberg.storage import open_storage
 
 UNSIGNED = 9876543210123456789

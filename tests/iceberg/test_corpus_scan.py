@@ -17,9 +17,9 @@ import pytest
 
 from deltaberg.errors import DeltabergError
 from deltaberg.iceberg import metadata_tables
-from deltaberg.iceberg.read_schema import schema_at
-from deltaberg.iceberg.resolved_deletes import resolve_deletes
-from deltaberg.iceberg.scan import scan
+from deltaberg.iceberg.deletes.resolved_deletes import resolve_deletes
+from deltaberg.iceberg.scan.scan import scan
+from deltaberg.iceberg.schema.read_schema import schema_at
 from deltaberg.iceberg.table import Table
 from deltaberg.storage import open_storage
 

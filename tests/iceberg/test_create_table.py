@@ -9,12 +9,11 @@ import pytest
 
 from deltaberg.iceberg.create_table import create_table
 from deltaberg.iceberg.errors import IcebergConflict, InvalidIcebergRequest
-from deltaberg.iceberg.partition_spec import PartitionField, PartitionSpec
-from deltaberg.iceberg.schema import Schema
-from deltaberg.iceberg.sort_order import NullOrder, SortDirection, SortField, SortOrder
-from deltaberg.iceberg.table import Table
-from deltaberg.iceberg.transforms import BucketTransform, IdentityTransform, UnknownTransform
-from deltaberg.iceberg.types import (
+from deltaberg.iceberg.partition.partition_spec import PartitionField, PartitionSpec
+from deltaberg.iceberg.partition.sort_order import NullOrder, SortDirection, SortField, SortOrder
+from deltaberg.iceberg.partition.transforms import BucketTransform, IdentityTransform, UnknownTransform
+from deltaberg.iceberg.schema.schema import Schema
+from deltaberg.iceberg.schema.types import (
     DoubleType,
     GeometryType,
     LongType,
@@ -24,6 +23,7 @@ from deltaberg.iceberg.types import (
     Type,
     VariantType,
 )
+from deltaberg.iceberg.table import Table
 from deltaberg.storage import open_storage
 
 UUID = "fb072c92-a02b-11e9-ae9c-1bb7bc9eca94"

@@ -10,15 +10,15 @@ import pytest
 
 from deltaberg.bitmap import PositionBitmap
 from deltaberg.errors import DeltabergError
-from deltaberg.iceberg import equality_deletes
-from deltaberg.iceberg.delete_groups import DeleteGroups, with_equality_deletes
-from deltaberg.iceberg.partition_spec import PartitionField, PartitionSpec
-from deltaberg.iceberg.resolved_deletes import deleted_by_key, resolve_deletes
-from deltaberg.iceberg.row_deletes import RowDeletes
-from deltaberg.iceberg.scan_task import matched_data_files, tasks
-from deltaberg.iceberg.schema import Schema
-from deltaberg.iceberg.transforms import IdentityTransform
-from deltaberg.iceberg.types import LongType, NestedField, StringType
+from deltaberg.iceberg.deletes import equality_deletes
+from deltaberg.iceberg.deletes.delete_groups import DeleteGroups, with_equality_deletes
+from deltaberg.iceberg.deletes.resolved_deletes import deleted_by_key, resolve_deletes
+from deltaberg.iceberg.deletes.row_deletes import RowDeletes
+from deltaberg.iceberg.partition.partition_spec import PartitionField, PartitionSpec
+from deltaberg.iceberg.partition.transforms import IdentityTransform
+from deltaberg.iceberg.scan.scan_task import matched_data_files, tasks
+from deltaberg.iceberg.schema.schema import Schema
+from deltaberg.iceberg.schema.types import LongType, NestedField, StringType
 
 ID = NestedField(field_id=1, name="id", required=False, type=LongType())
 PART = NestedField(field_id=2, name="p", required=False, type=StringType())

@@ -11,9 +11,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from deltaberg.iceberg.data_file import EXISTING, data_file_schema
-from deltaberg.iceberg.delete_index import FILE_PATH_ID, DeleteIndex, Scope
+from deltaberg.iceberg.deletes.delete_index import FILE_PATH_ID, DeleteIndex, Scope
 from deltaberg.iceberg.errors import CorruptMetadata
+from deltaberg.iceberg.manifest.data_file import EXISTING, data_file_schema
 
 FLAT = pa.struct([])
 BY_DOUBLE = pa.struct([("d", pa.float64())])

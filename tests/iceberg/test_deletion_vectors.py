@@ -11,12 +11,12 @@ import pytest
 
 from deltaberg.bitmap import PositionBitmap, frame
 from deltaberg.errors import DeltabergError
-from deltaberg.iceberg.deletion_vectors import VectorPlace, read_deletion_vector
+from deltaberg.iceberg.deletes.deletion_vectors import VectorPlace, read_deletion_vector
+from deltaberg.iceberg.deletes.puffin import PuffinWriter
 from deltaberg.iceberg.errors import CorruptMetadata, UnsupportedIcebergFeature
-from deltaberg.iceberg.puffin import PuffinWriter
-from deltaberg.iceberg.scan import scan
-from deltaberg.iceberg.schema import Schema
-from deltaberg.iceberg.types import LongType, NestedField
+from deltaberg.iceberg.scan.scan import scan
+from deltaberg.iceberg.schema.schema import Schema
+from deltaberg.iceberg.schema.types import LongType, NestedField
 from deltaberg.storage import StorageError
 
 SCHEMA = Schema(schema_id=0, fields=(NestedField(field_id=1, name="id", required=False, type=LongType()),))

@@ -11,15 +11,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from deltaberg.iceberg import equality_deletes
-from deltaberg.iceberg.equality_deletes import KeySet, delete_columns
+from deltaberg.iceberg.deletes import equality_deletes
+from deltaberg.iceberg.deletes.equality_deletes import KeySet, delete_columns
+from deltaberg.iceberg.deletes.resolved_deletes import resolve_deletes
 from deltaberg.iceberg.errors import CorruptMetadata, UnsupportedIcebergFeature
-from deltaberg.iceberg.partition_spec import PartitionField, PartitionSpec
-from deltaberg.iceberg.resolved_deletes import resolve_deletes
-from deltaberg.iceberg.scan import scan
-from deltaberg.iceberg.schema import Schema
-from deltaberg.iceberg.transforms import IdentityTransform
-from deltaberg.iceberg.types import (
+from deltaberg.iceberg.partition.partition_spec import PartitionField, PartitionSpec
+from deltaberg.iceberg.partition.transforms import IdentityTransform
+from deltaberg.iceberg.scan.scan import scan
+from deltaberg.iceberg.schema.schema import Schema
+from deltaberg.iceberg.schema.tuple_keys import tuple_keys
+from deltaberg.iceberg.schema.types import (
     GeometryType,
     ListType,
     LongType,
@@ -28,7 +29,6 @@ from deltaberg.iceberg.types import (
     StructType,
     VariantType,
 )
-from deltaberg.iceberg.value_key import tuple_keys
 
 ID = NestedField(field_id=1, name="id", required=False, type=LongType())
 PART = NestedField(field_id=2, name="p", required=False, type=StringType())

@@ -11,10 +11,10 @@ import pytest
 
 from deltaberg.errors import NotATable
 from deltaberg.iceberg.create_table import create_table
-from deltaberg.iceberg.scan import scan
-from deltaberg.iceberg.schema import Schema
+from deltaberg.iceberg.scan.scan import scan
+from deltaberg.iceberg.schema.schema import Schema
+from deltaberg.iceberg.schema.types import LongType, NestedField, StringType
 from deltaberg.iceberg.table import Table
-from deltaberg.iceberg.types import LongType, NestedField, StringType
 from deltaberg.storage import Storage, open_storage
 from tests.fault_storage import Mode, survive_every_fault
 from tests.independent_readers import pyiceberg

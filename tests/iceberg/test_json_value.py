@@ -9,8 +9,14 @@ import pyarrow as pa
 import pytest
 
 from deltaberg.iceberg.errors import CorruptMetadata, InvalidIcebergRequest
-from deltaberg.iceberg.json_value import check_default, initial_default, scalar_from_json, scalar_to_json, write_default
-from deltaberg.iceberg.types import (
+from deltaberg.iceberg.schema.single_value_json import (
+    check_default,
+    initial_default,
+    scalar_from_json,
+    scalar_to_json,
+    write_default,
+)
+from deltaberg.iceberg.schema.types import (
     BinaryType,
     BooleanType,
     DateType,

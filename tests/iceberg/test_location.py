@@ -5,7 +5,7 @@ from __future__ import annotations
 import pyarrow as pa
 import pytest
 
-from deltaberg.iceberg.location import (
+from deltaberg.iceberg.metadata.location import (
     has_scheme,
     qualify_location,
     relativize_location,

@@ -13,15 +13,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from deltaberg.iceberg import avro_reader
-from deltaberg.iceberg.avro_container import encode_block, encode_header, read_blocks, read_header
+from deltaberg.iceberg.avro import reader as avro_reader
+from deltaberg.iceberg.avro.container import encode_block, encode_header, read_blocks, read_header
 from deltaberg.iceberg.errors import IcebergError
-from deltaberg.iceberg.manifest_entry import read_type
-from deltaberg.iceberg.manifest_list import UNASSIGNED_SEQUENCE_NUMBER, read_manifest_list
-from deltaberg.iceberg.manifest_reader import read_manifest
-from deltaberg.iceberg.manifest_writer import ManifestWriter
-from deltaberg.iceberg.table_metadata_json import read_metadata
-from deltaberg.iceberg.types import MapType, StructType
+from deltaberg.iceberg.manifest.manifest_entry import read_type
+from deltaberg.iceberg.manifest.manifest_list import UNASSIGNED_SEQUENCE_NUMBER, read_manifest_list
+from deltaberg.iceberg.manifest.manifest_reader import read_manifest
+from deltaberg.iceberg.manifest.manifest_writer import ManifestWriter
+from deltaberg.iceberg.metadata.table_metadata_json import read_metadata
+from deltaberg.iceberg.schema.types import MapType, StructType
 from deltaberg.storage import NotFound, open_storage
 
 MISSING = {"big_query_error", "equality_deletes-warehouse-mydb-mytable"}

@@ -10,9 +10,9 @@ import pytest
 from pyiceberg.io.pyarrow import PyArrowFileIO
 from pyiceberg.manifest import read_manifest_list as their_manifest_list
 
-from deltaberg.iceberg.avro_writer import AvroWriter
+from deltaberg.iceberg.avro.writer import AvroWriter
 from deltaberg.iceberg.errors import CorruptMetadata, InvalidIcebergRequest
-from deltaberg.iceberg.manifest_list import (
+from deltaberg.iceberg.manifest.manifest_list import (
     UNASSIGNED_SEQUENCE_NUMBER,
     FieldSummary,
     ManifestContent,
@@ -21,13 +21,13 @@ from deltaberg.iceberg.manifest_list import (
     parse_manifest_list,
     read_manifest_list,
 )
-from deltaberg.iceberg.manifest_list_writer import write_manifest_list
-from deltaberg.iceberg.partition_spec import PartitionField, PartitionSpec
-from deltaberg.iceberg.schema import Schema
-from deltaberg.iceberg.snapshot import Snapshot
-from deltaberg.iceberg.table_metadata import TableMetadata
-from deltaberg.iceberg.transforms import parse_transform
-from deltaberg.iceberg.types import LongType, NestedField, StructType, arrow_type
+from deltaberg.iceberg.manifest.manifest_list_writer import write_manifest_list
+from deltaberg.iceberg.metadata.snapshot import Snapshot
+from deltaberg.iceberg.metadata.table_metadata import TableMetadata
+from deltaberg.iceberg.partition.partition_spec import PartitionField, PartitionSpec
+from deltaberg.iceberg.partition.transforms import parse_transform
+from deltaberg.iceberg.schema.schema import Schema
+from deltaberg.iceberg.schema.types import LongType, NestedField, StructType, arrow_type
 from deltaberg.storage import NotFound, open_storage
 
 SYNC = bytes(range(16))

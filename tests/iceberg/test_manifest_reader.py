@@ -11,21 +11,20 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from deltaberg.iceberg.avro_container import encode_block, encode_header, read_blocks, read_header
-from deltaberg.iceberg.avro_writer import AvroWriter
+from deltaberg.iceberg.avro.container import encode_block, encode_header, read_blocks, read_header
+from deltaberg.iceberg.avro.writer import AvroWriter
 from deltaberg.iceberg.errors import CorruptMetadata, UnsupportedIcebergFeature
-from deltaberg.iceberg.live_files import data_files, delete_files
-from deltaberg.iceberg.manifest_entry import METRIC_MAPS, entry_type, read_type
-from deltaberg.iceberg.manifest_list import COUNTS, ROW_COUNTS, ManifestContent, ManifestFile
-from deltaberg.iceberg.manifest_list_writer import write_manifest_list
-from deltaberg.iceberg.manifest_reader import read_manifest
-from deltaberg.iceberg.partition_spec import PartitionField, PartitionSpec
-from deltaberg.iceberg.schema import Schema
-from deltaberg.iceberg.snapshot import Snapshot
-from deltaberg.iceberg.table import Table
-from deltaberg.iceberg.table_metadata import TableMetadata
-from deltaberg.iceberg.transforms import parse_transform
-from deltaberg.iceberg.types import (
+from deltaberg.iceberg.manifest.live_files import data_files, delete_files
+from deltaberg.iceberg.manifest.manifest_entry import METRIC_MAPS, entry_type, read_type
+from deltaberg.iceberg.manifest.manifest_list import COUNTS, ROW_COUNTS, ManifestContent, ManifestFile
+from deltaberg.iceberg.manifest.manifest_list_writer import write_manifest_list
+from deltaberg.iceberg.manifest.manifest_reader import read_manifest
+from deltaberg.iceberg.metadata.snapshot import Snapshot
+from deltaberg.iceberg.metadata.table_metadata import TableMetadata
+from deltaberg.iceberg.partition.partition_spec import PartitionField, PartitionSpec
+from deltaberg.iceberg.partition.transforms import parse_transform
+from deltaberg.iceberg.schema.schema import Schema
+from deltaberg.iceberg.schema.types import (
     BinaryType,
     DateType,
     DecimalType,
@@ -40,6 +39,7 @@ from deltaberg.iceberg.types import (
     TimestampType,
     arrow_type,
 )
+from deltaberg.iceberg.table import Table
 from deltaberg.storage import NotFound, open_storage
 
 SYNC = bytes(range(16))

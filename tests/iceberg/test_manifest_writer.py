@@ -13,17 +13,17 @@ from pyiceberg.io.pyarrow import PyArrowFileIO
 from pyiceberg.manifest import ManifestContent as TheirContent
 from pyiceberg.manifest import ManifestFile as TheirManifestFile
 
-from deltaberg.iceberg.avro_codec import CODECS
-from deltaberg.iceberg.data_file import ADDED, DELETED, EXISTING, data_file_schema
+from deltaberg.iceberg.avro.codec import CODECS
 from deltaberg.iceberg.errors import InvalidIcebergRequest
-from deltaberg.iceberg.manifest_list import UNASSIGNED_SEQUENCE_NUMBER, FieldSummary, ManifestContent
-from deltaberg.iceberg.manifest_reader import read_manifest
-from deltaberg.iceberg.manifest_writer import ManifestWriter
-from deltaberg.iceberg.partition_spec import PartitionField, PartitionSpec
-from deltaberg.iceberg.schema import Schema
-from deltaberg.iceberg.table_metadata import TableMetadata
-from deltaberg.iceberg.transforms import parse_transform
-from deltaberg.iceberg.types import (
+from deltaberg.iceberg.manifest.data_file import ADDED, DELETED, EXISTING, data_file_schema
+from deltaberg.iceberg.manifest.manifest_list import UNASSIGNED_SEQUENCE_NUMBER, FieldSummary, ManifestContent
+from deltaberg.iceberg.manifest.manifest_reader import read_manifest
+from deltaberg.iceberg.manifest.manifest_writer import ManifestWriter
+from deltaberg.iceberg.metadata.table_metadata import TableMetadata
+from deltaberg.iceberg.partition.partition_spec import PartitionField, PartitionSpec
+from deltaberg.iceberg.partition.transforms import parse_transform
+from deltaberg.iceberg.schema.schema import Schema
+from deltaberg.iceberg.schema.types import (
     BinaryType,
     DateType,
     DecimalType,

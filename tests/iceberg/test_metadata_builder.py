@@ -6,10 +6,10 @@ from dataclasses import replace
 
 import pytest
 
-from deltaberg.iceberg.encryption_key import EncryptionKey
 from deltaberg.iceberg.errors import InvalidIcebergRequest
-from deltaberg.iceberg.metadata_builder import MetadataBuilder
-from deltaberg.iceberg.metadata_update import (
+from deltaberg.iceberg.metadata.encryption_key import EncryptionKey
+from deltaberg.iceberg.metadata.metadata_builder import MetadataBuilder
+from deltaberg.iceberg.metadata.metadata_update import (
     AddEncryptionKey,
     AddSchema,
     AddSnapshot,
@@ -30,14 +30,14 @@ from deltaberg.iceberg.metadata_update import (
     SetStatistics,
     UpgradeFormatVersion,
 )
-from deltaberg.iceberg.partition_spec import PartitionField, PartitionSpec
-from deltaberg.iceberg.schema import Schema
-from deltaberg.iceberg.snapshot import Snapshot
-from deltaberg.iceberg.snapshot_ref import RefType, SnapshotRef
-from deltaberg.iceberg.statistics_file import PartitionStatisticsFile, StatisticsFile
-from deltaberg.iceberg.table_metadata import TableMetadata
-from deltaberg.iceberg.transforms import IdentityTransform
-from deltaberg.iceberg.types import LongType, NestedField
+from deltaberg.iceberg.metadata.snapshot import Snapshot
+from deltaberg.iceberg.metadata.snapshot_ref import RefType, SnapshotRef
+from deltaberg.iceberg.metadata.statistics_file import PartitionStatisticsFile, StatisticsFile
+from deltaberg.iceberg.metadata.table_metadata import TableMetadata
+from deltaberg.iceberg.partition.partition_spec import PartitionField, PartitionSpec
+from deltaberg.iceberg.partition.transforms import IdentityTransform
+from deltaberg.iceberg.schema.schema import Schema
+from deltaberg.iceberg.schema.types import LongType, NestedField
 
 UUID = "fb072c92-a02b-11e9-ae9c-1bb7bc9eca94"
 SCHEMA = Schema(schema_id=0, fields=(NestedField(field_id=1, name="id", required=False, type=LongType()),))

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from deltaberg.iceberg.errors import AmbiguousMetadata, CorruptMetadata, NotAnIcebergTable
-from deltaberg.iceberg.metadata_location import (
+from deltaberg.iceberg.metadata.metadata_location import (
     MetadataName,
     catalog_metadata_name,
     file_system_metadata_name,

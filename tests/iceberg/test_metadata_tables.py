@@ -8,11 +8,11 @@ from typing import Any
 import pyarrow as pa
 
 from deltaberg.iceberg import metadata_tables
-from deltaberg.iceberg.data_file import DATA_FILE_SCHEMA
-from deltaberg.iceberg.partition_spec import PartitionField, PartitionSpec
-from deltaberg.iceberg.schema import Schema
-from deltaberg.iceberg.transforms import IdentityTransform
-from deltaberg.iceberg.types import LongType, NestedField, StringType
+from deltaberg.iceberg.manifest.data_file import DATA_FILE_SCHEMA
+from deltaberg.iceberg.partition.partition_spec import PartitionField, PartitionSpec
+from deltaberg.iceberg.partition.transforms import IdentityTransform
+from deltaberg.iceberg.schema.schema import Schema
+from deltaberg.iceberg.schema.types import LongType, NestedField, StringType
 
 ID = NestedField(field_id=1, name="id", required=False, type=LongType())
 PART = NestedField(field_id=2, name="p", required=False, type=StringType())

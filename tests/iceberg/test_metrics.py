@@ -3,8 +3,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from deltaberg.iceberg.data_file import BOUND_MAP, COUNT_MAP
-from deltaberg.iceberg.metrics import metric, metric_ids, metric_map
+from deltaberg.iceberg.manifest.data_file import BOUND_MAP, COUNT_MAP
+from deltaberg.iceberg.manifest.metrics import metric, metric_ids, metric_map
 
 COLUMN = st.lists(st.one_of(st.none(), st.integers(-(2**63), 2**63 - 1)), min_size=5, max_size=5)
 

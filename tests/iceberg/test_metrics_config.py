@@ -7,11 +7,11 @@ from collections.abc import Mapping
 import pyarrow as pa
 import pytest
 
-from deltaberg.iceberg.data_file import DATA_FILE_SCHEMA
 from deltaberg.iceberg.errors import CorruptMetadata, InvalidIcebergRequest
-from deltaberg.iceberg.metrics_config import Keep, MetricsConfig, MetricsMode
-from deltaberg.iceberg.schema import Schema
-from deltaberg.iceberg.types import BinaryType, LongType, NestedField, StringType, StructType
+from deltaberg.iceberg.manifest.data_file import DATA_FILE_SCHEMA
+from deltaberg.iceberg.manifest.metrics_config import Keep, MetricsConfig, MetricsMode
+from deltaberg.iceberg.schema.schema import Schema
+from deltaberg.iceberg.schema.types import BinaryType, LongType, NestedField, StringType, StructType
 
 SCHEMA = Schema(
     schema_id=0,

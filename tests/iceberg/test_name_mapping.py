@@ -7,9 +7,9 @@ import json
 import pytest
 
 from deltaberg.iceberg.errors import CorruptMetadata
-from deltaberg.iceberg.name_mapping import NameMapping
-from deltaberg.iceberg.schema import Schema
-from deltaberg.iceberg.types import ListType, LongType, MapType, NestedField, StringType, StructType
+from deltaberg.iceberg.schema.name_mapping import NameMapping
+from deltaberg.iceberg.schema.schema import Schema
+from deltaberg.iceberg.schema.types import ListType, LongType, MapType, NestedField, StringType, StructType
 
 EXAMPLE = """[ { "field-id": 1, "names": ["id", "record_id"] },
   { "field-id": 2, "names": ["data"] },

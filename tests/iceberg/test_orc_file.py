@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from pyarrow import orc
 
 from deltaberg.datafile.errors import DataFileError
-from deltaberg.iceberg.orc_file import FIELD_ID_KEY, OrcFile
-from deltaberg.iceberg.orc_tail import message, read_tail, rewritten_tail, type_message
+from deltaberg.iceberg.orc.file import FIELD_ID_KEY, OrcFile
+from deltaberg.iceberg.orc.tail import message, read_tail, rewritten_tail, type_message
 from deltaberg.storage import Storage, open_storage
 
 CODECS = ["uncompressed", "zlib", "snappy", "lz4", "zstd"]

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from deltaberg.iceberg.orc_integers import decode_integers
+from deltaberg.iceberg.orc.integers import decode_integers
 
 PATCHED = [2030, 2000, 2020, 1000000, *range(2040, 2200, 10)]
 """The specification's example of patched base encoding."""

@@ -5,9 +5,8 @@ from __future__ import annotations
 import pytest
 
 from deltaberg.iceberg.errors import CorruptMetadata, InvalidIcebergRequest
-from deltaberg.iceberg.partition_spec import UNPARTITIONED, PartitionField, PartitionSpec
-from deltaberg.iceberg.schema import Schema
-from deltaberg.iceberg.transforms import (
+from deltaberg.iceberg.partition.partition_spec import UNPARTITIONED, PartitionField, PartitionSpec
+from deltaberg.iceberg.partition.transforms import (
     BucketTransform,
     DayTransform,
     IdentityTransform,
@@ -15,7 +14,8 @@ from deltaberg.iceberg.transforms import (
     UnknownTransform,
     VoidTransform,
 )
-from deltaberg.iceberg.types import (
+from deltaberg.iceberg.schema.schema import Schema
+from deltaberg.iceberg.schema.types import (
     DateType,
     IntegerType,
     ListType,

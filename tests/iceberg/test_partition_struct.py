@@ -7,11 +7,11 @@ from typing import Any
 
 import pyarrow as pa
 
-from deltaberg.iceberg.partition_spec import PartitionField, PartitionSpec
-from deltaberg.iceberg.partition_struct import PartitionStruct
-from deltaberg.iceberg.schema import Schema
-from deltaberg.iceberg.transforms import BucketTransform, IdentityTransform, Transform, VoidTransform
-from deltaberg.iceberg.types import LongType, NestedField, StringType
+from deltaberg.iceberg.partition.partition_spec import PartitionField, PartitionSpec
+from deltaberg.iceberg.partition.partition_struct import PartitionStruct
+from deltaberg.iceberg.partition.transforms import BucketTransform, IdentityTransform, Transform, VoidTransform
+from deltaberg.iceberg.schema.schema import Schema
+from deltaberg.iceberg.schema.types import LongType, NestedField, StringType
 
 SCHEMA = Schema(
     schema_id=0,

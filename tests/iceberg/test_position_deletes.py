@@ -10,11 +10,11 @@ import pyarrow as pa
 import pytest
 
 from deltaberg.datafile.errors import DataFileError
-from deltaberg.iceberg import position_deletes
-from deltaberg.iceberg.delete_index import FILE_PATH_ID
-from deltaberg.iceberg.scan import scan
-from deltaberg.iceberg.schema import Schema
-from deltaberg.iceberg.types import LongType, NestedField
+from deltaberg.iceberg.deletes import position_deletes
+from deltaberg.iceberg.deletes.delete_index import FILE_PATH_ID
+from deltaberg.iceberg.scan.scan import scan
+from deltaberg.iceberg.schema.schema import Schema
+from deltaberg.iceberg.schema.types import LongType, NestedField
 
 SCHEMA = Schema(schema_id=0, fields=(NestedField(field_id=1, name="id", required=False, type=LongType()),))
 

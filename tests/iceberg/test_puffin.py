@@ -13,9 +13,9 @@ from pyiceberg.table.deletion_vector import deletion_vectors_from_puffin_file
 from pyiceberg.table.puffin import PuffinFile as TheirPuffinFile
 
 from deltaberg.bitmap import PositionBitmap, frame, unframe
+from deltaberg.iceberg.deletes.puffin import DELETION_VECTOR, THETA_SKETCH, PuffinFile, PuffinWriter
+from deltaberg.iceberg.deletes.puffin_codec import compress, decompress
 from deltaberg.iceberg.errors import CorruptMetadata, IcebergError, InvalidIcebergRequest, UnsupportedIcebergFeature
-from deltaberg.iceberg.puffin import DELETION_VECTOR, THETA_SKETCH, PuffinFile, PuffinWriter
-from deltaberg.iceberg.puffin_codec import compress, decompress
 from deltaberg.storage import NotFound, open_storage
 
 CONTENTS = [b"", b"a", b"hello" * 100, os.urandom(200_000), bytes(5_000_000)]

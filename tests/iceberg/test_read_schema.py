@@ -9,15 +9,15 @@ import pytest
 
 from deltaberg.datafile import file_schema
 from deltaberg.iceberg.errors import CorruptMetadata, InvalidIcebergRequest
-from deltaberg.iceberg.name_mapping import MappedField, NameMapping
-from deltaberg.iceberg.partition_spec import PartitionField, PartitionSpec
-from deltaberg.iceberg.read_schema import identity_constants, mapped_fields, read_fields, schema_at
-from deltaberg.iceberg.schema import Schema
-from deltaberg.iceberg.snapshot import Snapshot
-from deltaberg.iceberg.snapshot_ref import RefType, SnapshotRef
-from deltaberg.iceberg.table_metadata import TableMetadata
-from deltaberg.iceberg.transforms import BucketTransform, IdentityTransform
-from deltaberg.iceberg.types import (
+from deltaberg.iceberg.metadata.snapshot import Snapshot
+from deltaberg.iceberg.metadata.snapshot_ref import RefType, SnapshotRef
+from deltaberg.iceberg.metadata.table_metadata import TableMetadata
+from deltaberg.iceberg.partition.partition_spec import PartitionField, PartitionSpec
+from deltaberg.iceberg.partition.transforms import BucketTransform, IdentityTransform
+from deltaberg.iceberg.schema.name_mapping import MappedField, NameMapping
+from deltaberg.iceberg.schema.read_schema import identity_constants, mapped_fields, read_fields, schema_at
+from deltaberg.iceberg.schema.schema import Schema
+from deltaberg.iceberg.schema.types import (
     GeometryType,
     IntegerType,
     ListType,

@@ -8,11 +8,11 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from deltaberg.iceberg import resolved_deletes
-from deltaberg.iceberg.data_file import DATA_FILE_SCHEMA
-from deltaberg.iceberg.resolved_deletes import VECTOR_TYPE, resolve_deletes
-from deltaberg.iceberg.schema import Schema
-from deltaberg.iceberg.types import LongType, NestedField, StringType
+from deltaberg.iceberg.deletes import resolved_deletes
+from deltaberg.iceberg.deletes.resolved_deletes import VECTOR_TYPE, resolve_deletes
+from deltaberg.iceberg.manifest.data_file import DATA_FILE_SCHEMA
+from deltaberg.iceberg.schema.schema import Schema
+from deltaberg.iceberg.schema.types import LongType, NestedField, StringType
 
 ID = NestedField(field_id=1, name="id", required=False, type=LongType())
 NAME = NestedField(field_id=2, name="name", required=False, type=StringType())

@@ -6,7 +6,7 @@ import pyarrow as pa
 import pytest
 
 from deltaberg.iceberg.errors import CorruptMetadata
-from deltaberg.iceberg.row_lineage import last_updated_sequence_numbers, row_ids
+from deltaberg.iceberg.snapshot_write.row_lineage import last_updated_sequence_numbers, row_ids
 
 STORED = pa.array([None, 7, None], pa.int64())
 POSITIONS = pa.array([4, 5, 6], pa.int64())

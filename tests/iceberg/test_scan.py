@@ -12,11 +12,11 @@ import pytest
 from deltaberg.datafile.errors import DataFileError
 from deltaberg.errors import UsageError
 from deltaberg.iceberg.errors import CorruptMetadata, UnsupportedIcebergFeature
-from deltaberg.iceberg.partition_spec import PartitionField, PartitionSpec
-from deltaberg.iceberg.scan import scan
-from deltaberg.iceberg.schema import Schema
-from deltaberg.iceberg.transforms import BucketTransform, IdentityTransform
-from deltaberg.iceberg.types import (
+from deltaberg.iceberg.partition.partition_spec import PartitionField, PartitionSpec
+from deltaberg.iceberg.partition.transforms import BucketTransform, IdentityTransform
+from deltaberg.iceberg.scan.scan import scan
+from deltaberg.iceberg.schema.schema import Schema
+from deltaberg.iceberg.schema.types import (
     DateType,
     DoubleType,
     FloatType,
@@ -110,7 +110,7 @@ def test_promotions_are_exact(stored_table: Stored) -> None:
 
 
 def test_a_date_out_of_the_range_of_nanoseconds_is_refused(stored_table: Stored) -> None:
-    from deltaberg.iceberg.types import TimestampNsType
+    from deltaberg.iceberg.schema.types import TimestampNsType
 
     stored = stored_table(schema(column(1, "c", TimestampNsType())), version=3)
     path = stored.data(pa.table({"c": pa.array([2**30], pa.date32())}))

@@ -11,8 +11,8 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from deltaberg.iceberg.read_schema import schema_at
-from deltaberg.iceberg.scan import scan
+from deltaberg.iceberg.scan.scan import scan
+from deltaberg.iceberg.schema.read_schema import schema_at
 from deltaberg.iceberg.table import Table
 from deltaberg.storage import open_storage
 

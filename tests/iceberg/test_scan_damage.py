@@ -12,10 +12,10 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from deltaberg.errors import DeltabergError
-from deltaberg.iceberg.resolved_deletes import resolve_deletes
-from deltaberg.iceberg.scan import scan
-from deltaberg.iceberg.schema import Schema
-from deltaberg.iceberg.types import LongType, NestedField, StringType
+from deltaberg.iceberg.deletes.resolved_deletes import resolve_deletes
+from deltaberg.iceberg.scan.scan import scan
+from deltaberg.iceberg.schema.schema import Schema
+from deltaberg.iceberg.schema.types import LongType, NestedField, StringType
 
 SCHEMA = Schema(
     schema_id=0,

@@ -6,8 +6,16 @@ import pyarrow as pa
 import pytest
 
 from deltaberg.iceberg.errors import CorruptMetadata, InvalidIcebergRequest
-from deltaberg.iceberg.schema import Schema
-from deltaberg.iceberg.types import DoubleType, IntegerType, ListType, LongType, NestedField, StringType, StructType
+from deltaberg.iceberg.schema.schema import Schema
+from deltaberg.iceberg.schema.types import (
+    DoubleType,
+    IntegerType,
+    ListType,
+    LongType,
+    NestedField,
+    StringType,
+    StructType,
+)
 
 
 def field(field_id: int, name: str, kind: object, *, required: bool = False) -> NestedField:

@@ -9,14 +9,14 @@ from typing import Any
 import pytest
 
 from deltaberg.iceberg.errors import CorruptMetadata, InvalidIcebergRequest
-from deltaberg.iceberg.partition_spec import PartitionField, PartitionSpec
-from deltaberg.iceberg.schema import Schema
-from deltaberg.iceberg.schema_update import SchemaUpdate
-from deltaberg.iceberg.sort_order import NullOrder, SortDirection, SortField, SortOrder
-from deltaberg.iceberg.table_metadata import TableMetadata
-from deltaberg.iceberg.transforms import BucketTransform, DayTransform, IdentityTransform, VoidTransform
-from deltaberg.iceberg.type_promotion import check_evolution
-from deltaberg.iceberg.types import (
+from deltaberg.iceberg.metadata.table_metadata import TableMetadata
+from deltaberg.iceberg.partition.partition_spec import PartitionField, PartitionSpec
+from deltaberg.iceberg.partition.sort_order import NullOrder, SortDirection, SortField, SortOrder
+from deltaberg.iceberg.partition.transforms import BucketTransform, DayTransform, IdentityTransform, VoidTransform
+from deltaberg.iceberg.schema.schema import Schema
+from deltaberg.iceberg.schema.schema_update import SchemaUpdate
+from deltaberg.iceberg.schema.type_promotion import check_evolution
+from deltaberg.iceberg.schema.types import (
     DateType,
     DecimalType,
     DoubleType,

@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from deltaberg.iceberg.errors import CorruptMetadata
-from deltaberg.iceberg.single_value import (
+from deltaberg.iceberg.schema.single_value import (
     POINT,
     bound_arrow_type,
     decode_bounds,
@@ -21,7 +21,7 @@ from deltaberg.iceberg.single_value import (
     minimum_and_maximum,
     single_value_bytes,
 )
-from deltaberg.iceberg.types import (
+from deltaberg.iceberg.schema.types import (
     BinaryType,
     BooleanType,
     DateType,

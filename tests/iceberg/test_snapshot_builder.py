@@ -15,19 +15,18 @@ import pytest
 
 from deltaberg.bitmap import PositionBitmap, frame
 from deltaberg.iceberg.create_table import create_table
-from deltaberg.iceberg.data_file import ADDED, DELETED, EXISTING
 from deltaberg.iceberg.errors import InvalidIcebergRequest
-from deltaberg.iceberg.live_files import data_files as live_data_files
-from deltaberg.iceberg.live_files import delete_files as live_delete_files
-from deltaberg.iceberg.manifest_list import ManifestContent, ManifestFile, read_manifest_list
-from deltaberg.iceberg.manifest_reader import read_manifest
-from deltaberg.iceberg.partition_spec import PartitionField, PartitionSpec
-from deltaberg.iceberg.scan import scan
-from deltaberg.iceberg.schema import Schema
-from deltaberg.iceberg.snapshot_ref import RefType
-from deltaberg.iceberg.table import Table
-from deltaberg.iceberg.transforms import parse_transform
-from deltaberg.iceberg.types import (
+from deltaberg.iceberg.manifest.data_file import ADDED, DELETED, EXISTING
+from deltaberg.iceberg.manifest.live_files import data_files as live_data_files
+from deltaberg.iceberg.manifest.live_files import delete_files as live_delete_files
+from deltaberg.iceberg.manifest.manifest_list import ManifestContent, ManifestFile, read_manifest_list
+from deltaberg.iceberg.manifest.manifest_reader import read_manifest
+from deltaberg.iceberg.metadata.snapshot_ref import RefType
+from deltaberg.iceberg.partition.partition_spec import PartitionField, PartitionSpec
+from deltaberg.iceberg.partition.transforms import parse_transform
+from deltaberg.iceberg.scan.scan import scan
+from deltaberg.iceberg.schema.schema import Schema
+from deltaberg.iceberg.schema.types import (
     BinaryType,
     BooleanType,
     DateType,
@@ -46,6 +45,7 @@ from deltaberg.iceberg.types import (
     UuidType,
     arrow_type,
 )
+from deltaberg.iceberg.table import Table
 from deltaberg.storage import open_storage
 
 SCHEMA = Schema(

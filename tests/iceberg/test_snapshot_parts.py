@@ -17,13 +17,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from deltaberg.errors import DeltabergError
-from deltaberg.iceberg.live_files import data_files
-from deltaberg.iceberg.manifest_list import FieldSummary, ManifestContent, ManifestFile
-from deltaberg.iceberg.partition_spec import UNPARTITIONED, PartitionField, PartitionSpec
-from deltaberg.iceberg.resolved_deletes import ResolvedDeletes, resolve_deletes
-from deltaberg.iceberg.schema import Schema
-from deltaberg.iceberg.single_value import single_value_bytes
-from deltaberg.iceberg.snapshot_parts import (
+from deltaberg.iceberg.deletes.resolved_deletes import ResolvedDeletes, resolve_deletes
+from deltaberg.iceberg.manifest.live_files import data_files
+from deltaberg.iceberg.manifest.manifest_list import FieldSummary, ManifestContent, ManifestFile
+from deltaberg.iceberg.metadata.table_metadata import TableMetadata
+from deltaberg.iceberg.partition.partition_spec import UNPARTITIONED, PartitionField, PartitionSpec
+from deltaberg.iceberg.partition.transforms import IdentityTransform
+from deltaberg.iceberg.schema.schema import Schema
+from deltaberg.iceberg.schema.single_value import single_value_bytes
+from deltaberg.iceberg.schema.types import DoubleType, NestedField
+from deltaberg.iceberg.snapshot_write.splits import (
     may_touch,
     part_data_files,
     part_deletes,
@@ -31,9 +34,6 @@ from deltaberg.iceberg.snapshot_parts import (
     snapshot_parts,
 )
 from deltaberg.iceberg.table import Table
-from deltaberg.iceberg.table_metadata import TableMetadata
-from deltaberg.iceberg.transforms import IdentityTransform
-from deltaberg.iceberg.types import DoubleType, NestedField
 from deltaberg.storage import open_storage
 
 CORPUS = Path(__file__).resolve().parents[3] / "shared" / "corpus" / "iceberg"

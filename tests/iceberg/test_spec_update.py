@@ -8,11 +8,10 @@ from dataclasses import replace
 import pytest
 
 from deltaberg.iceberg.errors import InvalidIcebergRequest
-from deltaberg.iceberg.partition_spec import PartitionSpec
-from deltaberg.iceberg.schema import Schema
-from deltaberg.iceberg.spec_update import SpecUpdate, default_field_name
-from deltaberg.iceberg.table_metadata import TableMetadata
-from deltaberg.iceberg.transforms import (
+from deltaberg.iceberg.metadata.table_metadata import TableMetadata
+from deltaberg.iceberg.partition.partition_spec import PartitionSpec
+from deltaberg.iceberg.partition.spec_update import SpecUpdate, default_field_name
+from deltaberg.iceberg.partition.transforms import (
     BucketTransform,
     DayTransform,
     HourTransform,
@@ -23,7 +22,8 @@ from deltaberg.iceberg.transforms import (
     VoidTransform,
     YearTransform,
 )
-from deltaberg.iceberg.types import LongType, NestedField, StringType, TimestampType
+from deltaberg.iceberg.schema.schema import Schema
+from deltaberg.iceberg.schema.types import LongType, NestedField, StringType, TimestampType
 
 SCHEMA = Schema(
     schema_id=0,

@@ -15,10 +15,10 @@ from deltaberg.iceberg.errors import (
     NotAnIcebergTable,
     UnsupportedIcebergFeature,
 )
-from deltaberg.iceberg.schema import Schema
-from deltaberg.iceberg.snapshot_ref import RefType
+from deltaberg.iceberg.metadata.snapshot_ref import RefType
+from deltaberg.iceberg.schema.schema import Schema
+from deltaberg.iceberg.schema.types import LongType, NestedField
 from deltaberg.iceberg.table import Table
-from deltaberg.iceberg.types import LongType, NestedField
 from deltaberg.storage import open_storage
 
 SCHEMA = Schema(schema_id=0, fields=(NestedField(field_id=1, name="id", required=False, type=LongType()),))

@@ -11,13 +11,13 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from deltaberg.iceberg.create_table import create_table
-from deltaberg.iceberg.live_files import data_files
-from deltaberg.iceberg.partition_spec import PartitionField, PartitionSpec
-from deltaberg.iceberg.schema import Schema
-from deltaberg.iceberg.snapshot_ref import RefType
+from deltaberg.iceberg.manifest.live_files import data_files
+from deltaberg.iceberg.metadata.snapshot_ref import RefType
+from deltaberg.iceberg.partition.partition_spec import PartitionField, PartitionSpec
+from deltaberg.iceberg.partition.transforms import IdentityTransform
+from deltaberg.iceberg.schema.schema import Schema
+from deltaberg.iceberg.schema.types import LongType, NestedField
 from deltaberg.iceberg.table import Table
-from deltaberg.iceberg.transforms import IdentityTransform
-from deltaberg.iceberg.types import LongType, NestedField
 from deltaberg.storage import open_storage
 
 SCHEMA = Schema(

@@ -15,9 +15,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from deltaberg.iceberg.errors import CorruptMetadata, IcebergError, InvalidIcebergRequest, UnsupportedIcebergFeature
-from deltaberg.iceberg.snapshot_ref import RefType
-from deltaberg.iceberg.table_metadata import TableMetadata
-from deltaberg.iceberg.table_metadata_json import (
+from deltaberg.iceberg.metadata.snapshot_ref import RefType
+from deltaberg.iceberg.metadata.table_metadata import TableMetadata
+from deltaberg.iceberg.metadata.table_metadata_json import (
     metadata_from_json,
     metadata_to_json,
     read_metadata,

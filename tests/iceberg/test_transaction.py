@@ -22,18 +22,18 @@ from deltaberg.iceberg.errors import (
     InvalidIcebergRequest,
     UnsupportedIcebergFeature,
 )
-from deltaberg.iceberg.live_files import data_files as live_data_files
-from deltaberg.iceberg.manifest_list import read_manifest_list
-from deltaberg.iceberg.partition_spec import PartitionField, PartitionSpec
-from deltaberg.iceberg.scan import scan
-from deltaberg.iceberg.schema import Schema
-from deltaberg.iceberg.snapshot_ref import RefType
-from deltaberg.iceberg.sort_order import NullOrder, SortDirection, SortField, SortOrder
-from deltaberg.iceberg.surroundings import Surroundings
+from deltaberg.iceberg.manifest.live_files import data_files as live_data_files
+from deltaberg.iceberg.manifest.manifest_list import read_manifest_list
+from deltaberg.iceberg.metadata.snapshot_ref import RefType
+from deltaberg.iceberg.metadata.table_requirement import AssertProperty
+from deltaberg.iceberg.partition.partition_spec import PartitionField, PartitionSpec
+from deltaberg.iceberg.partition.sort_order import NullOrder, SortDirection, SortField, SortOrder
+from deltaberg.iceberg.partition.transforms import IdentityTransform
+from deltaberg.iceberg.runtime import Surroundings
+from deltaberg.iceberg.scan.scan import scan
+from deltaberg.iceberg.schema.schema import Schema
+from deltaberg.iceberg.schema.types import LongType, NestedField, StringType
 from deltaberg.iceberg.table import Table
-from deltaberg.iceberg.table_requirement import AssertProperty
-from deltaberg.iceberg.transforms import IdentityTransform
-from deltaberg.iceberg.types import LongType, NestedField, StringType
 from deltaberg.storage import FileInfo, Storage, StorageError, open_storage
 
 SCHEMA = Schema(

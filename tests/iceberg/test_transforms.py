@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from deltaberg.iceberg.errors import CorruptMetadata, InvalidIcebergRequest, UnsupportedIcebergFeature
-from deltaberg.iceberg.transforms import (
+from deltaberg.iceberg.partition.transforms import (
     BucketTransform,
     DayTransform,
     HourTransform,
@@ -26,7 +26,7 @@ from deltaberg.iceberg.transforms import (
     check_transform,
     parse_transform,
 )
-from deltaberg.iceberg.types import (
+from deltaberg.iceberg.schema.types import (
     BinaryType,
     BooleanType,
     DateType,

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from deltaberg.iceberg.errors import CorruptMetadata
-from deltaberg.iceberg.types import (
+from deltaberg.iceberg.schema.types import (
     DEFAULT_CRS,
     EDGE_ALGORITHMS,
     BinaryType,

@@ -16,14 +16,14 @@ import pyarrow as pa
 import pytest
 
 from deltaberg.datafile.errors import DataFileError
-from deltaberg.iceberg import orc_compression
-from deltaberg.iceberg.avro_codec import decompress
-from deltaberg.iceberg.avro_container import encode_header, encode_long, read_blocks, read_header
+from deltaberg.iceberg.avro.codec import decompress
+from deltaberg.iceberg.avro.container import encode_header, encode_long, read_blocks, read_header
+from deltaberg.iceberg.deletes.puffin_codec import compress as puffin_compress
+from deltaberg.iceberg.deletes.puffin_codec import decompress as puffin_decompress
 from deltaberg.iceberg.errors import CorruptMetadata
-from deltaberg.iceberg.puffin_codec import compress as puffin_compress
-from deltaberg.iceberg.puffin_codec import decompress as puffin_decompress
-from deltaberg.iceberg.table_metadata_json import read_metadata
-from deltaberg.iceberg.unpacked_size import AVRO_BLOCK, MANIFEST_LIST, ORC_TAIL, PUFFIN, RATIO
+from deltaberg.iceberg.metadata.table_metadata_json import read_metadata
+from deltaberg.iceberg.metadata.unpacked_size import AVRO_BLOCK, MANIFEST_LIST, ORC_TAIL, PUFFIN, RATIO
+from deltaberg.iceberg.orc import compression as orc_compression
 
 MIB = 1 << 20
 UNPACKED = 768 * MIB

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from deltaberg.iceberg.value_key import hash_keys, tuple_keys
+from deltaberg.iceberg.schema.tuple_keys import hash_keys, tuple_keys
 
 NANS = [struct.unpack("<d", struct.pack("<Q", bits))[0] for bits in (0x7FF8000000000000, 0xFFF8000000000001)]
 

@@ -16,15 +16,15 @@ from deltaberg.bitmap import PositionBitmap, frame
 from deltaberg.delta.table import DeltaTable
 from deltaberg.delta.transaction import begin_transaction
 from deltaberg.iceberg.catalog import CatalogCommit
-from deltaberg.iceberg.data_file import POSITION_DELETES
-from deltaberg.iceberg.live_files import data_files
-from deltaberg.iceberg.metrics import metric_map
-from deltaberg.iceberg.partition_spec import PartitionSpec
-from deltaberg.iceberg.puffin import PuffinWriter
-from deltaberg.iceberg.schema import Schema
-from deltaberg.iceberg.single_value import encode_bounds, minimum_and_maximum
+from deltaberg.iceberg.deletes.puffin import PuffinWriter
+from deltaberg.iceberg.manifest.data_file import POSITION_DELETES
+from deltaberg.iceberg.manifest.live_files import data_files
+from deltaberg.iceberg.manifest.metrics import metric_map
+from deltaberg.iceberg.partition.partition_spec import PartitionSpec
+from deltaberg.iceberg.schema.schema import Schema
+from deltaberg.iceberg.schema.single_value import encode_bounds, minimum_and_maximum
+from deltaberg.iceberg.schema.types import ListType, MapType, NestedField, StructType, arrow_type, nested_fields
 from deltaberg.iceberg.table import Table
-from deltaberg.iceberg.types import ListType, MapType, NestedField, StructType, arrow_type, nested_fields
 from deltaberg.migrate.source import Source, open_source
 from deltaberg.storage import open_storage
 

@@ -16,7 +16,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from deltaberg.errors import DeltabergError, NotATable
-from deltaberg.iceberg.data_file import EQUALITY_DELETES
+from deltaberg.iceberg.manifest.data_file import EQUALITY_DELETES
 from deltaberg.iceberg.table import Table
 from deltaberg.migrate.convert import ConvertResult, convert
 from deltaberg.migrate.held_position import held_position

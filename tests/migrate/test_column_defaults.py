@@ -12,10 +12,10 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from deltaberg.iceberg import types as ice
 from deltaberg.iceberg.create_table import create_table
-from deltaberg.iceberg.partition_spec import UNPARTITIONED
-from deltaberg.iceberg.schema import Schema
+from deltaberg.iceberg.partition.partition_spec import UNPARTITIONED
+from deltaberg.iceberg.schema import types as ice
+from deltaberg.iceberg.schema.schema import Schema
 from deltaberg.iceberg.table import Table
 from deltaberg.migrate.convert import convert
 from deltaberg.migrate.verify import verify

@@ -15,10 +15,10 @@ import pytest
 from deltaberg import api
 from deltaberg.errors import Unsupported
 from deltaberg.iceberg.create_table import create_table
-from deltaberg.iceberg.metrics import metric_map
-from deltaberg.iceberg.partition_spec import UNPARTITIONED
-from deltaberg.iceberg.schema import Schema
-from deltaberg.iceberg.types import LongType, NestedField
+from deltaberg.iceberg.manifest.metrics import metric_map
+from deltaberg.iceberg.partition.partition_spec import UNPARTITIONED
+from deltaberg.iceberg.schema.schema import Schema
+from deltaberg.iceberg.schema.types import LongType, NestedField
 from deltaberg.migrate.convert import convert
 from deltaberg.migrate.footers import ONE_BY_ONE
 from deltaberg.migrate.plan import plan

@@ -10,10 +10,18 @@ import pyarrow as pa
 import pytest
 
 from deltaberg.iceberg.create_table import create_table
-from deltaberg.iceberg.partition_spec import PartitionField, PartitionSpec
-from deltaberg.iceberg.schema import Schema
-from deltaberg.iceberg.transforms import parse_transform
-from deltaberg.iceberg.types import DateType, LongType, NestedField, StringType, TimestampType, TimestamptzType, Type
+from deltaberg.iceberg.partition.partition_spec import PartitionField, PartitionSpec
+from deltaberg.iceberg.partition.transforms import parse_transform
+from deltaberg.iceberg.schema.schema import Schema
+from deltaberg.iceberg.schema.types import (
+    DateType,
+    LongType,
+    NestedField,
+    StringType,
+    TimestampType,
+    TimestamptzType,
+    Type,
+)
 from deltaberg.migrate.convert import convert
 from deltaberg.migrate.verify import verify
 from deltaberg.storage import open_storage

@@ -21,12 +21,12 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from deltaberg.iceberg.create_table import create_table
-from deltaberg.iceberg.data_file import EQUALITY_DELETES, POSITION_DELETES
-from deltaberg.iceberg.partition_spec import UNPARTITIONED, PartitionField, PartitionSpec
-from deltaberg.iceberg.schema import Schema
+from deltaberg.iceberg.manifest.data_file import EQUALITY_DELETES, POSITION_DELETES
+from deltaberg.iceberg.partition.partition_spec import UNPARTITIONED, PartitionField, PartitionSpec
+from deltaberg.iceberg.partition.transforms import parse_transform
+from deltaberg.iceberg.schema.schema import Schema
+from deltaberg.iceberg.schema.types import DoubleType, IntegerType, LongType, NestedField, StringType
 from deltaberg.iceberg.table import Table
-from deltaberg.iceberg.transforms import parse_transform
-from deltaberg.iceberg.types import DoubleType, IntegerType, LongType, NestedField, StringType
 from deltaberg.migrate.convert import convert
 from deltaberg.migrate.refusal import Refused
 from deltaberg.migrate.sync import sync

@@ -17,13 +17,13 @@ import pytest
 
 from deltaberg import api
 from deltaberg.iceberg.create_table import create_table
-from deltaberg.iceberg.data_file import EQUALITY_DELETES, POSITION_DELETES
-from deltaberg.iceberg.partition_spec import UNPARTITIONED, PartitionField, PartitionSpec
-from deltaberg.iceberg.schema import Schema
-from deltaberg.iceberg.snapshot_ref import RefType
+from deltaberg.iceberg.manifest.data_file import EQUALITY_DELETES, POSITION_DELETES
+from deltaberg.iceberg.metadata.snapshot_ref import RefType
+from deltaberg.iceberg.partition.partition_spec import UNPARTITIONED, PartitionField, PartitionSpec
+from deltaberg.iceberg.partition.transforms import parse_transform
+from deltaberg.iceberg.schema.schema import Schema
+from deltaberg.iceberg.schema.types import IntegerType, LongType, NestedField, StringType, StructType
 from deltaberg.iceberg.table import Table
-from deltaberg.iceberg.transforms import parse_transform
-from deltaberg.iceberg.types import IntegerType, LongType, NestedField, StringType, StructType
 from deltaberg.migrate.convert import convert
 from deltaberg.migrate.refusal import Refused
 from deltaberg.migrate.verify import verify
@@ -127,7 +127,7 @@ class Growing:
 
 
 def _arrow(kind: Any) -> pa.DataType:
-    from deltaberg.iceberg.types import arrow_type
+    from deltaberg.iceberg.schema.types import arrow_type
 
     return arrow_type(kind)
 

@@ -16,11 +16,10 @@ from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
 from deltaberg.iceberg.create_table import create_table
-from deltaberg.iceberg.partition_spec import PartitionField, PartitionSpec
-from deltaberg.iceberg.schema import Schema
-from deltaberg.iceberg.table import Table
-from deltaberg.iceberg.transforms import parse_transform
-from deltaberg.iceberg.types import (
+from deltaberg.iceberg.partition.partition_spec import PartitionField, PartitionSpec
+from deltaberg.iceberg.partition.transforms import parse_transform
+from deltaberg.iceberg.schema.schema import Schema
+from deltaberg.iceberg.schema.types import (
     BinaryType,
     BooleanType,
     DateType,
@@ -39,6 +38,7 @@ from deltaberg.iceberg.types import (
     Type,
     arrow_type,
 )
+from deltaberg.iceberg.table import Table
 from deltaberg.migrate.convert import convert
 from deltaberg.migrate.verify import verify
 from deltaberg.storage import open_storage

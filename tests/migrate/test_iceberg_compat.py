@@ -13,10 +13,10 @@ from deltaberg.delta.column_mapping import MappingMode
 from deltaberg.delta.iceberg_compat import IcebergCompat
 from deltaberg.errors import Unsupported
 from deltaberg.iceberg.create_table import create_table
-from deltaberg.iceberg.partition_spec import PartitionField, PartitionSpec
-from deltaberg.iceberg.schema import Schema
-from deltaberg.iceberg.transforms import parse_transform
-from deltaberg.iceberg.types import IntegerType, ListType, LongType, NestedField, StringType
+from deltaberg.iceberg.partition.partition_spec import PartitionField, PartitionSpec
+from deltaberg.iceberg.partition.transforms import parse_transform
+from deltaberg.iceberg.schema.schema import Schema
+from deltaberg.iceberg.schema.types import IntegerType, ListType, LongType, NestedField, StringType
 from deltaberg.migrate.convert import convert
 from deltaberg.migrate.iceberg_compat import compat_findings
 from deltaberg.migrate.verify import verify

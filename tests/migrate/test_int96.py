@@ -12,10 +12,10 @@ import pyarrow.parquet as pq
 import pytest
 
 from deltaberg.iceberg.create_table import create_table
-from deltaberg.iceberg.data_file import BOUND_MAP
-from deltaberg.iceberg.partition_spec import UNPARTITIONED
-from deltaberg.iceberg.schema import Schema
-from deltaberg.iceberg.types import ListType, NestedField, TimestamptzType, Type
+from deltaberg.iceberg.manifest.data_file import BOUND_MAP
+from deltaberg.iceberg.partition.partition_spec import UNPARTITIONED
+from deltaberg.iceberg.schema.schema import Schema
+from deltaberg.iceberg.schema.types import ListType, NestedField, TimestamptzType, Type
 from deltaberg.migrate.convert import convert
 from deltaberg.storage import open_storage
 from deltaberg.translate.options import ConvertOptions

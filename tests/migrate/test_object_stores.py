@@ -12,7 +12,7 @@ import pytest
 from deltalake import write_deltalake
 
 import deltaberg
-from deltaberg.iceberg.live_files import data_files
+from deltaberg.iceberg.manifest.live_files import data_files
 from deltaberg.iceberg.table import Table
 from deltaberg.storage import open_storage
 from tests.buckets import buckets

@@ -15,10 +15,10 @@ import pytest
 from deltaberg import api
 from deltaberg.errors import UsageError
 from deltaberg.iceberg.create_table import create_table
-from deltaberg.iceberg.partition_spec import UNPARTITIONED, PartitionField, PartitionSpec
-from deltaberg.iceberg.schema import Schema
-from deltaberg.iceberg.transforms import parse_transform
-from deltaberg.iceberg.types import LongType, NestedField, TimestampType, UuidType
+from deltaberg.iceberg.partition.partition_spec import UNPARTITIONED, PartitionField, PartitionSpec
+from deltaberg.iceberg.partition.transforms import parse_transform
+from deltaberg.iceberg.schema.schema import Schema
+from deltaberg.iceberg.schema.types import LongType, NestedField, TimestampType, UuidType
 from deltaberg.migrate.convert import convert
 from deltaberg.migrate.plan import plan
 from deltaberg.migrate.plan_document import Plan

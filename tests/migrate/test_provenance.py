@@ -15,9 +15,9 @@ from hypothesis import strategies as st
 from deltaberg.delta.actions import CommitInfo
 from deltaberg.delta.commit_provenance import CommitProvenance, read_provenance
 from deltaberg.delta.table import DeltaTable
-from deltaberg.iceberg.name_mapping import NAME_MAPPING_PROPERTY
-from deltaberg.iceberg.schema import Schema
-from deltaberg.iceberg.types import LongType, NestedField
+from deltaberg.iceberg.schema.name_mapping import NAME_MAPPING_PROPERTY
+from deltaberg.iceberg.schema.schema import Schema
+from deltaberg.iceberg.schema.types import LongType, NestedField
 from deltaberg.migrate.delta_provenance import CLOCKS_DIFFER_MS, DeltaProvenance, doubt_of
 from deltaberg.migrate.file_facts import FileFacts
 from deltaberg.migrate.iceberg_provenance import IcebergProvenance

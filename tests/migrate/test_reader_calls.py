@@ -18,9 +18,9 @@ import pytest
 
 from deltaberg import api
 from deltaberg.delta.table import DeltaTable
-from deltaberg.iceberg.partition_spec import UNPARTITIONED, PartitionSpec
-from deltaberg.iceberg.schema import Schema
-from deltaberg.iceberg.types import StringType
+from deltaberg.iceberg.partition.partition_spec import UNPARTITIONED, PartitionSpec
+from deltaberg.iceberg.schema.schema import Schema
+from deltaberg.iceberg.schema.types import StringType
 from deltaberg.migrate.convert import convert
 from deltaberg.storage import open_storage
 from deltaberg.translate.options import ConvertOptions

@@ -15,12 +15,12 @@ import pytest
 
 from deltaberg.delta.schema import type_to_json
 from deltaberg.iceberg.create_table import create_table
-from deltaberg.iceberg.live_files import data_files
-from deltaberg.iceberg.partition_spec import UNPARTITIONED, PartitionField, PartitionSpec
-from deltaberg.iceberg.schema import Schema
+from deltaberg.iceberg.manifest.live_files import data_files
+from deltaberg.iceberg.partition.partition_spec import UNPARTITIONED, PartitionField, PartitionSpec
+from deltaberg.iceberg.partition.transforms import parse_transform
+from deltaberg.iceberg.schema.schema import Schema
+from deltaberg.iceberg.schema.types import LongType, NestedField, TimestampType
 from deltaberg.iceberg.table import Table
-from deltaberg.iceberg.transforms import parse_transform
-from deltaberg.iceberg.types import LongType, NestedField, TimestampType
 from deltaberg.migrate.convert import convert
 from deltaberg.migrate.source import DeltaSource, IcebergSource
 from deltaberg.migrate.verify import verify

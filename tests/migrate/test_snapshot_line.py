@@ -5,8 +5,8 @@ from __future__ import annotations
 from types import SimpleNamespace
 from typing import Any
 
-from deltaberg.iceberg.schema import Schema
-from deltaberg.iceberg.types import (
+from deltaberg.iceberg.schema.schema import Schema
+from deltaberg.iceberg.schema.types import (
     IntegerType,
     ListType,
     LongType,

@@ -15,9 +15,9 @@ import pytest
 import deltaberg
 from deltaberg.errors import UsageError
 from deltaberg.iceberg.create_table import create_table
-from deltaberg.iceberg.schema import Schema
+from deltaberg.iceberg.schema.schema import Schema
+from deltaberg.iceberg.schema.types import LongType, NestedField
 from deltaberg.iceberg.table import Table
-from deltaberg.iceberg.types import LongType, NestedField
 from deltaberg.migrate.source import TableFormat, naming_target, open_source
 from deltaberg.migrate.spark.many_tables import TableRequest
 from deltaberg.storage import LocationRefused, OutsideTarget, open_storage

@@ -14,11 +14,11 @@ import pyarrow.parquet as pq
 import pytest
 
 from deltaberg.iceberg.create_table import create_table
-from deltaberg.iceberg.live_files import data_files, delete_files
-from deltaberg.iceberg.partition_spec import UNPARTITIONED
-from deltaberg.iceberg.schema import Schema
+from deltaberg.iceberg.manifest.live_files import data_files, delete_files
+from deltaberg.iceberg.partition.partition_spec import UNPARTITIONED
+from deltaberg.iceberg.schema.schema import Schema
+from deltaberg.iceberg.schema.types import LongType, NestedField, UuidType
 from deltaberg.iceberg.table import Table
-from deltaberg.iceberg.types import LongType, NestedField, UuidType
 from deltaberg.migrate.convert import convert
 from deltaberg.migrate.verify import VerifyReport, verify
 from deltaberg.storage import open_storage

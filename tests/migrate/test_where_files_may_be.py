@@ -21,7 +21,7 @@ import pytest
 
 import deltaberg
 from deltaberg.delta.deletion_vector import inline_descriptor
-from deltaberg.iceberg.live_files import data_files
+from deltaberg.iceberg.manifest.live_files import data_files
 from deltaberg.iceberg.table import Table
 from deltaberg.migrate.source import open_source
 from deltaberg.storage import LocationRefused, open_storage

@@ -22,13 +22,12 @@ from deltaberg.bitmap import PositionBitmap
 from deltaberg.delta.table import DeltaTable
 from deltaberg.delta.transaction import begin_transaction
 from deltaberg.iceberg.create_table import create_table
-from deltaberg.iceberg.metrics import metric_map
-from deltaberg.iceberg.partition_spec import UNPARTITIONED, PartitionField, PartitionSpec
-from deltaberg.iceberg.schema import Schema
-from deltaberg.iceberg.single_value import encode_bounds
-from deltaberg.iceberg.table import Table
-from deltaberg.iceberg.transforms import IdentityTransform
-from deltaberg.iceberg.types import (
+from deltaberg.iceberg.manifest.metrics import metric_map
+from deltaberg.iceberg.partition.partition_spec import UNPARTITIONED, PartitionField, PartitionSpec
+from deltaberg.iceberg.partition.transforms import IdentityTransform
+from deltaberg.iceberg.schema.schema import Schema
+from deltaberg.iceberg.schema.single_value import encode_bounds
+from deltaberg.iceberg.schema.types import (
     DateType,
     FixedType,
     IntegerType,
@@ -40,6 +39,7 @@ from deltaberg.iceberg.types import (
     Type,
     UuidType,
 )
+from deltaberg.iceberg.table import Table
 from deltaberg.storage import open_storage
 
 UTC = dt.timezone.utc

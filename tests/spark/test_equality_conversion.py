@@ -13,8 +13,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from deltaberg.delta.deletion_vector import descriptors, read_deletion_vector
-from deltaberg.iceberg.schema import Schema
-from deltaberg.iceberg.types import LongType, NestedField, StringType
+from deltaberg.iceberg.schema.schema import Schema
+from deltaberg.iceberg.schema.types import LongType, NestedField, StringType
 from deltaberg.migrate import delta_target
 from deltaberg.migrate.convert import ConvertResult, convert
 from deltaberg.migrate.refusal import Refused

@@ -20,14 +20,13 @@ from hypothesis import strategies as st
 
 from deltaberg.datafile.errors import DataFileError
 from deltaberg.errors import EngineFailed
-from deltaberg.iceberg.delete_groups import DeleteGroup
-from deltaberg.iceberg.live_files import delete_files
-from deltaberg.iceberg.partition_spec import PartitionField, PartitionSpec
-from deltaberg.iceberg.resolved_deletes import resolve_deletes
-from deltaberg.iceberg.schema import Schema
-from deltaberg.iceberg.table import Table
-from deltaberg.iceberg.transforms import IdentityTransform, parse_transform
-from deltaberg.iceberg.types import (
+from deltaberg.iceberg.deletes.delete_groups import DeleteGroup
+from deltaberg.iceberg.deletes.resolved_deletes import resolve_deletes
+from deltaberg.iceberg.manifest.live_files import delete_files
+from deltaberg.iceberg.partition.partition_spec import PartitionField, PartitionSpec
+from deltaberg.iceberg.partition.transforms import IdentityTransform, parse_transform
+from deltaberg.iceberg.schema.schema import Schema
+from deltaberg.iceberg.schema.types import (
     DecimalType,
     DoubleType,
     FloatType,
@@ -37,6 +36,7 @@ from deltaberg.iceberg.types import (
     StringType,
     Type,
 )
+from deltaberg.iceberg.table import Table
 from deltaberg.migrate.spark import equality_deletes, equality_tasks
 from deltaberg.migrate.spark.equality_deletes import Limits, resolve_equality_deletes
 from deltaberg.migrate.spark.equality_tasks import EqualityTasks

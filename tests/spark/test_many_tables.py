@@ -13,9 +13,9 @@ import pytest
 
 from deltaberg.errors import UsageError
 from deltaberg.iceberg.create_table import create_table
-from deltaberg.iceberg.partition_spec import UNPARTITIONED
-from deltaberg.iceberg.schema import Schema
-from deltaberg.iceberg.types import LongType, NestedField, UuidType
+from deltaberg.iceberg.partition.partition_spec import UNPARTITIONED
+from deltaberg.iceberg.schema.schema import Schema
+from deltaberg.iceberg.schema.types import LongType, NestedField, UuidType
 from deltaberg.migrate.source import TableFormat
 from deltaberg.migrate.spark import many_tables
 from deltaberg.migrate.spark.many_tables import ManyTables, TableOutcome, TableRequest, convert_many

@@ -116,7 +116,7 @@ def data_files_of(done: ConvertResult) -> set[str]:
 
 
 def _listed(table: Any) -> list[dict[str, str]]:
-    from deltaberg.iceberg.live_files import data_files
+    from deltaberg.iceberg.manifest.live_files import data_files
 
     return [
         {"path": path}

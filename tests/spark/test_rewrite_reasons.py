@@ -10,7 +10,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from deltaberg.iceberg.live_files import data_files
+from deltaberg.iceberg.manifest.live_files import data_files
 from deltaberg.migrate.convert import ConvertResult, convert
 from deltaberg.migrate.source import IcebergSource, Source, open_source
 from deltaberg.migrate.verify import verify

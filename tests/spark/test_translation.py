@@ -19,12 +19,12 @@ from deltaberg.delta.create_in_parts import TableInParts
 from deltaberg.delta.deletion_vector import DeletionVectorDescriptor, read_blobs
 from deltaberg.delta.table import DeltaTable
 from deltaberg.errors import Conflict, DeltabergError, EngineFailed, UsageError
-from deltaberg.iceberg.live_files import data_files, delete_files
-from deltaberg.iceberg.manifest_list import read_manifest_list
-from deltaberg.iceberg.partition_spec import PartitionField, PartitionSpec
-from deltaberg.iceberg.schema import Schema
-from deltaberg.iceberg.transforms import parse_transform
-from deltaberg.iceberg.types import LongType, NestedField
+from deltaberg.iceberg.manifest.live_files import data_files, delete_files
+from deltaberg.iceberg.manifest.manifest_list import read_manifest_list
+from deltaberg.iceberg.partition.partition_spec import PartitionField, PartitionSpec
+from deltaberg.iceberg.partition.transforms import parse_transform
+from deltaberg.iceberg.schema.schema import Schema
+from deltaberg.iceberg.schema.types import LongType, NestedField
 from deltaberg.migrate import convert as conversion
 from deltaberg.migrate.convert import ConvertResult, convert
 from deltaberg.migrate.engine import LocalEngine, PartsOfSource

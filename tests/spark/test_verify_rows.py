@@ -13,10 +13,10 @@ import pytest
 
 from deltaberg.datafile.errors import DataFileError
 from deltaberg.iceberg.create_table import create_table
-from deltaberg.iceberg.partition_spec import UNPARTITIONED, PartitionField, PartitionSpec
-from deltaberg.iceberg.schema import Schema
-from deltaberg.iceberg.transforms import IdentityTransform
-from deltaberg.iceberg.types import DoubleType, LongType, NestedField, StringType, UuidType
+from deltaberg.iceberg.partition.partition_spec import UNPARTITIONED, PartitionField, PartitionSpec
+from deltaberg.iceberg.partition.transforms import IdentityTransform
+from deltaberg.iceberg.schema.schema import Schema
+from deltaberg.iceberg.schema.types import DoubleType, LongType, NestedField, StringType, UuidType
 from deltaberg.migrate.convert import convert
 from deltaberg.migrate.spark import verify_rows
 from deltaberg.migrate.spark.verify_rows import spark_rows_check

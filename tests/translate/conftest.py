@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from deltaberg.delta import types as delta
-from deltaberg.iceberg import types as ice
-from deltaberg.iceberg.schema import Schema
+from deltaberg.iceberg.schema import types as ice
+from deltaberg.iceberg.schema.schema import Schema
 
 
 def _column(name: str, kind: Any, *, nullable: bool = True, **metadata: object) -> delta.StructField:

@@ -3,9 +3,9 @@ from __future__ import annotations
 import pyarrow as pa
 
 from deltaberg.delta.deletion_vector import DeletionVectorDescriptor
-from deltaberg.iceberg.delete_index import FILE_PATH_ID
-from deltaberg.iceberg.file_entries import check_added
-from deltaberg.iceberg.metrics import metric
+from deltaberg.iceberg.deletes.delete_index import FILE_PATH_ID
+from deltaberg.iceberg.manifest.file_entries import check_added
+from deltaberg.iceberg.manifest.metrics import metric
 from deltaberg.translate.deletes import FRAME_BYTES, descriptor_column, position_delete_entries, vector_entries
 
 

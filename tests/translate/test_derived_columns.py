@@ -13,10 +13,10 @@ from hypothesis import strategies as st
 
 from deltaberg.delta import types as delta
 from deltaberg.delta.column_mapping import MappingMode
-from deltaberg.iceberg import types as ice
-from deltaberg.iceberg.partition_spec import PartitionField, PartitionSpec
-from deltaberg.iceberg.schema import Schema
-from deltaberg.iceberg.transforms import parse_transform
+from deltaberg.iceberg.partition.partition_spec import PartitionField, PartitionSpec
+from deltaberg.iceberg.partition.transforms import parse_transform
+from deltaberg.iceberg.schema import types as ice
+from deltaberg.iceberg.schema.schema import Schema
 from deltaberg.translate.derived_columns import DerivedColumn, derive_columns, with_derived_columns
 from deltaberg.translate.partitioning import iceberg_to_delta_partitioning
 

@@ -9,8 +9,8 @@ import pytest
 
 from deltaberg.datafile import FileField, file_fields
 from deltaberg.delta import types as delta
-from deltaberg.iceberg import types as ice
-from deltaberg.iceberg.name_mapping import NameMapping
+from deltaberg.iceberg.schema import types as ice
+from deltaberg.iceberg.schema.name_mapping import NameMapping
 from deltaberg.translate import codes
 from deltaberg.translate.field_ids import assigned_ids
 from deltaberg.translate.file_columns import (

@@ -4,10 +4,10 @@ from typing import Any
 
 import pytest
 
-from deltaberg.iceberg import types as ice
-from deltaberg.iceberg.partition_spec import PartitionField, PartitionSpec
-from deltaberg.iceberg.schema import Schema
-from deltaberg.iceberg.transforms import parse_transform
+from deltaberg.iceberg.partition.partition_spec import PartitionField, PartitionSpec
+from deltaberg.iceberg.partition.transforms import parse_transform
+from deltaberg.iceberg.schema import types as ice
+from deltaberg.iceberg.schema.schema import Schema
 from deltaberg.translate.partitioning import delta_to_iceberg_spec, field_text, iceberg_to_delta_partitioning
 
 SCHEMA = Schema(

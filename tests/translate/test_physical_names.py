@@ -3,8 +3,8 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from deltaberg.iceberg.schema import Schema
-from deltaberg.iceberg.types import ListType, LongType, MapType, NestedField, StringType, StructType
+from deltaberg.iceberg.schema.schema import Schema
+from deltaberg.iceberg.schema.types import ListType, LongType, MapType, NestedField, StringType, StructType
 from deltaberg.translate.physical_names import choose_physical_names
 
 

@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 
 from deltaberg.delta import types as delta
 from deltaberg.delta.column_mapping import COLUMN_ID, NESTED_IDS, PHYSICAL_NAME, MappingMode
-from deltaberg.iceberg import types as ice
-from deltaberg.iceberg.schema import Schema
+from deltaberg.iceberg.schema import types as ice
+from deltaberg.iceberg.schema.schema import Schema
 from deltaberg.translate import codes
 from deltaberg.translate.field_ids import assigned_ids
 from deltaberg.translate.schema import (

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from deltaberg.iceberg import types as ice
+from deltaberg.iceberg.schema import types as ice
 from deltaberg.translate.sql_literal import LiteralError, delta_to_iceberg_default, iceberg_to_delta_default
 
 DECIMAL = ice.DecimalType(precision=9, scale=2)

@@ -13,10 +13,10 @@ from hypothesis import strategies as st
 
 from deltaberg.delta import types as delta
 from deltaberg.delta.types import arrow_type
-from deltaberg.iceberg import types as ice
-from deltaberg.iceberg.data_file import DATA_FILE_SCHEMA
-from deltaberg.iceberg.metrics import metric, metric_ids, metric_map
-from deltaberg.iceberg.single_value import decode_bounds, encode_bounds
+from deltaberg.iceberg.manifest.data_file import DATA_FILE_SCHEMA
+from deltaberg.iceberg.manifest.metrics import metric, metric_ids, metric_map
+from deltaberg.iceberg.schema import types as ice
+from deltaberg.iceberg.schema.single_value import decode_bounds, encode_bounds
 from deltaberg.translate.schema import LeafPair
 from deltaberg.translate.statistics import delta_to_iceberg_metrics, iceberg_to_delta_stats
 

@@ -4,8 +4,8 @@ import pytest
 
 from deltaberg.delta import types as delta
 from deltaberg.delta.types import arrow_type as delta_arrow
-from deltaberg.iceberg import types as ice
-from deltaberg.iceberg.types import arrow_type as iceberg_arrow
+from deltaberg.iceberg.schema import types as ice
+from deltaberg.iceberg.schema.types import arrow_type as iceberg_arrow
 from deltaberg.translate.types import (
     TYPE_MAPPINGS,
     TYPE_PAIRS,

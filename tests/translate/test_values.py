@@ -7,8 +7,8 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from deltaberg.iceberg import types as ice
-from deltaberg.iceberg.types import arrow_type
+from deltaberg.iceberg.schema import types as ice
+from deltaberg.iceberg.schema.types import arrow_type
 from deltaberg.translate.values import convert_columns
 
 ID = uuid.UUID("f79c3e09-677c-4bbd-a479-3f349cb785e7")

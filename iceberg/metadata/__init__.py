@@ -1,0 +1,1 @@
+"""Table Metadata: the document, its snapshots and references, and how it changes."""

@@ -1,0 +1,1 @@
+"""ORC files, as far as Iceberg needs them (Appendix A, "ORC")."""

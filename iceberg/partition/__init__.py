@@ -1,0 +1,1 @@
+"""Partitioning and Sorting: specs, transforms and sort orders."""

@@ -1,0 +1,1 @@
+"""Scan Planning and Column Projection: the rows of a snapshot."""

@@ -1,0 +1,1 @@
+"""Schemas and Data Types: fields and their ids, evolution, defaults and other single values."""
