@@ -2,27 +2,27 @@
 
 ``DeltaTable.open`` leads to snapshots; ``read`` gives a snapshot's rows, ``Snapshot.add_files`` its files;
 ``begin_transaction`` begins a commit on a snapshot and ``create`` one of a new table. Types are in
-``deltaberg.delta.types``, errors in ``deltaberg.delta.errors``. A name is loaded when it is first used.
+``deltaberg.delta.schema.types``, errors in ``deltaberg.delta.errors``. A name is loaded when it is first used.
 """
 
 from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from deltaberg.delta.actions import Metadata
-    from deltaberg.delta.checkpoint import checkpoint_snapshot
-    from deltaberg.delta.checkpoint_writer import CheckpointKind
-    from deltaberg.delta.column_mapping import MappingMode
+    from deltaberg.delta.checkpoint.checkpoint import checkpoint_snapshot
+    from deltaberg.delta.checkpoint.checkpoint_writer import CheckpointKind
     from deltaberg.delta.create_table import create_table as create
     from deltaberg.delta.create_table import new_metadata
     from deltaberg.delta.errors import DeltaCommitStateUnknown, DeltaConflict, DeltaError
-    from deltaberg.delta.protocol import Protocol
+    from deltaberg.delta.log.actions import Metadata
+    from deltaberg.delta.protocol.protocol import Protocol
     from deltaberg.delta.scan import Scan
     from deltaberg.delta.scan import scan as read
+    from deltaberg.delta.schema.column_mapping import MappingMode
+    from deltaberg.delta.schema.types import StructField, StructType
     from deltaberg.delta.snapshot import Snapshot
     from deltaberg.delta.table import DeltaTable
     from deltaberg.delta.transaction import Transaction, begin_transaction
-    from deltaberg.delta.types import StructField, StructType
 
 __all__ = [
     "CheckpointKind",
@@ -47,21 +47,21 @@ __all__ = [
 
 # No name is that of a module of the package: importing the module would take its place.
 _HOMES = {
-    "CheckpointKind": "checkpoint_writer",
+    "CheckpointKind": "checkpoint.checkpoint_writer",
     "DeltaCommitStateUnknown": "errors",
     "DeltaConflict": "errors",
     "DeltaError": "errors",
     "DeltaTable": "table",
-    "MappingMode": "column_mapping",
-    "Metadata": "actions",
-    "Protocol": "protocol",
+    "MappingMode": "schema.column_mapping",
+    "Metadata": "log.actions",
+    "Protocol": "protocol.protocol",
     "Scan": "scan",
     "Snapshot": "snapshot",
-    "StructField": "types",
-    "StructType": "types",
+    "StructField": "schema.types",
+    "StructType": "schema.types",
     "Transaction": "transaction",
     "begin_transaction": "transaction",
-    "checkpoint_snapshot": "checkpoint",
+    "checkpoint_snapshot": "checkpoint.checkpoint",
     "create": "create_table",
     "new_metadata": "create_table",
     "read": "scan",

@@ -8,16 +8,16 @@ import uuid
 from collections.abc import Callable, Iterable, Mapping
 from types import MappingProxyType
 
-from deltaberg.delta.actions import Metadata
-from deltaberg.delta.column_mapping import COLUMN_ID, NESTED_IDS, PHYSICAL_NAME, MappingMode
 from deltaberg.delta.errors import DeltaConflict, InvalidDeltaRequest
-from deltaberg.delta.iceberg_compat import with_nested_ids
-from deltaberg.delta.log_path import LogFileKind, log_folder, parse_log_file
-from deltaberg.delta.protocol import Protocol
-from deltaberg.delta.required_protocol import protocol_of_new_table
-from deltaberg.delta.schema import schema_to_json, walk_fields
+from deltaberg.delta.log.actions import Metadata
+from deltaberg.delta.log.log_path import LogFileKind, log_folder, parse_log_file
+from deltaberg.delta.protocol.iceberg_compat import with_nested_ids
+from deltaberg.delta.protocol.protocol import Protocol
+from deltaberg.delta.protocol.required_protocol import protocol_of_new_table
+from deltaberg.delta.schema.column_mapping import COLUMN_ID, NESTED_IDS, PHYSICAL_NAME, MappingMode
+from deltaberg.delta.schema.schema import schema_to_json, walk_fields
+from deltaberg.delta.schema.types import ArrayType, DeltaType, MapType, StructField, StructType
 from deltaberg.delta.transaction import Transaction
-from deltaberg.delta.types import ArrayType, DeltaType, MapType, StructField, StructType
 from deltaberg.storage.protocol import Storage
 
 _NO_PROPERTIES: Mapping[str, str] = MappingProxyType({})

@@ -10,14 +10,14 @@ from typing import Final
 
 import pyarrow as pa
 
-from deltaberg.delta.actions import CommitInfo, DomainMetadata, Metadata, Txn
-from deltaberg.delta.add_file import add_rows_with_stats, table_add_schema
-from deltaberg.delta.column_mapping import ColumnMapping
-from deltaberg.delta.commit_json import LoggedAction, no_file_actions, parse_file_actions, read_action_lines
 from deltaberg.delta.errors import CorruptLog
-from deltaberg.delta.log_path import LogFile
-from deltaberg.delta.log_replay import reconcile_small_actions, replay_file_actions
-from deltaberg.delta.protocol import Protocol
+from deltaberg.delta.log.actions import CommitInfo, DomainMetadata, Metadata, Txn
+from deltaberg.delta.log.add_file import add_rows_with_stats, table_add_schema
+from deltaberg.delta.log.commit_reader import LoggedAction, no_file_actions, parse_file_actions, read_action_lines
+from deltaberg.delta.log.log_path import LogFile
+from deltaberg.delta.log.log_replay import reconcile_small_actions, replay_file_actions
+from deltaberg.delta.protocol.protocol import Protocol
+from deltaberg.delta.schema.column_mapping import ColumnMapping
 from deltaberg.errors import error_context
 from deltaberg.storage.errors import NotFound
 from deltaberg.storage.protocol import Storage

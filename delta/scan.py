@@ -12,16 +12,16 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from deltaberg.datafile import ParquetSource, ReadField
-from deltaberg.delta.add_path import location_array
-from deltaberg.delta.char_padding import has_char, padded
-from deltaberg.delta.deletion_vector import DeletionVectorDescriptor, descriptors, read_deletion_vector
+from deltaberg.delta.deletion_vector.deletion_vector import DeletionVectorDescriptor, descriptors, read_deletion_vector
 from deltaberg.delta.errors import CorruptDeletionVector, CorruptLog, InvalidDeltaRequest
-from deltaberg.delta.partition_values import decode_partition_values
-from deltaberg.delta.read_schema import match_by, read_fields, result_field
-from deltaberg.delta.row_tracking import is_enabled
+from deltaberg.delta.log.add_path import location_array
+from deltaberg.delta.protocol.row_tracking import is_enabled
+from deltaberg.delta.schema.char_padding import has_char, padded
+from deltaberg.delta.schema.partition_values import decode_partition_values
+from deltaberg.delta.schema.read_schema import match_by, read_fields, result_field
+from deltaberg.delta.schema.types import StructField
 from deltaberg.delta.snapshot import Snapshot
-from deltaberg.delta.types import StructField
-from deltaberg.delta.variant_text import holds_variant, json_text
+from deltaberg.delta.stats.variant_text import holds_variant, json_text
 from deltaberg.errors import error_context
 
 ROW_ID = "_row_id"

@@ -10,29 +10,29 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from deltaberg.delta.actions import DomainMetadata, Txn
-from deltaberg.delta.add_file import add_rows_with_stats, table_add_schema
-from deltaberg.delta.checkpoint_reader import CheckpointPart, CheckpointReader
-from deltaberg.delta.checksum import FileTotals, read_checksum
-from deltaberg.delta.column_mapping import ColumnMapping
-from deltaberg.delta.commit_fingerprint import commit_fingerprint
-from deltaberg.delta.commit_json import FileActions, LoggedAction, parse_file_actions, read_action_lines
+from deltaberg.delta.checkpoint.checkpoint_reader import CheckpointPart, CheckpointReader
+from deltaberg.delta.checkpoint.checksum import FileTotals, read_checksum
+from deltaberg.delta.checkpoint.log_parquet import BATCH_ROWS
+from deltaberg.delta.commit.in_commit_timestamp import commit_timestamp
 from deltaberg.delta.errors import CorruptLog, DeltaError, VersionNotFound
 from deltaberg.delta.history import CommitActions, read_commit
-from deltaberg.delta.in_commit_timestamp import commit_timestamp
-from deltaberg.delta.log_parquet import BATCH_ROWS
-from deltaberg.delta.log_path import LogFile, LogFileKind, commit_name
-from deltaberg.delta.log_replay import (
+from deltaberg.delta.log.actions import DomainMetadata, Txn
+from deltaberg.delta.log.add_file import add_rows_with_stats, table_add_schema
+from deltaberg.delta.log.commit_fingerprint import commit_fingerprint
+from deltaberg.delta.log.commit_reader import FileActions, LoggedAction, parse_file_actions, read_action_lines
+from deltaberg.delta.log.log_path import LogFile, LogFileKind, commit_name
+from deltaberg.delta.log.log_replay import (
     ReplayedFiles,
     reconcile_small_actions,
     replay_file_actions,
     table_state,
 )
-from deltaberg.delta.log_segment import LogSegment
-from deltaberg.delta.parallel_batches import in_order
-from deltaberg.delta.path_fingerprints import PathFingerprints, fingerprints, first_repeated, paths_among
-from deltaberg.delta.schema import parse_schema
-from deltaberg.delta.type_widening import require_known_changes
+from deltaberg.delta.log.log_segment import LogSegment
+from deltaberg.delta.log.parallel_batches import in_order
+from deltaberg.delta.log.path_fingerprints import PathFingerprints, fingerprints, first_repeated, paths_among
+from deltaberg.delta.schema.column_mapping import ColumnMapping
+from deltaberg.delta.schema.schema import parse_schema
+from deltaberg.delta.schema.type_widening import require_known_changes
 from deltaberg.errors import error_context
 from deltaberg.storage.errors import NotFound
 from deltaberg.storage.protocol import Storage

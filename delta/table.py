@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from deltaberg.delta.commit.in_commit_timestamp import first_in_commit_timestamp, in_commit_timestamp_of
 from deltaberg.delta.errors import InvalidDeltaRequest, NotADeltaTable, VersionNotFound
 from deltaberg.delta.history import CommitActions, CommitSummary, commit_info_of, read_commit
-from deltaberg.delta.in_commit_timestamp import first_in_commit_timestamp, in_commit_timestamp_of
-from deltaberg.delta.log_listing import find_segment, list_log
-from deltaberg.delta.log_path import LAST_CHECKPOINT, LogFile, LogFileKind, commit_name, log_folder, parse_log_file
-from deltaberg.delta.log_segment import build_segment
+from deltaberg.delta.log.log_listing import find_segment, list_log
+from deltaberg.delta.log.log_path import LAST_CHECKPOINT, LogFile, LogFileKind, commit_name, log_folder, parse_log_file
+from deltaberg.delta.log.log_segment import build_segment
 from deltaberg.delta.snapshot import Snapshot
 from deltaberg.delta.time_travel import available_commits, version_as_of
 from deltaberg.errors import error_context

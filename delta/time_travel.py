@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from deltaberg.delta.errors import VersionNotFound
-from deltaberg.delta.log_path import LogFile, LogFileKind
-from deltaberg.delta.log_segment import complete_checkpoints
+from deltaberg.delta.log.log_path import LogFile, LogFileKind
+from deltaberg.delta.log.log_segment import complete_checkpoints
 from deltaberg.moment import moment_text
 
 

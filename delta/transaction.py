@@ -17,29 +17,29 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from deltaberg.delta import row_tracking
-from deltaberg.delta.actions import DomainMetadata, Metadata, Txn
-from deltaberg.delta.add_path import path_keys
-from deltaberg.delta.checkpoint import checkpoint_snapshot, checkpoint_state, policy
-from deltaberg.delta.checkpoint_writer import CheckpointKind, LastCheckpoint, write_checkpoint
-from deltaberg.delta.checksum_writer import CommittedState, write_checksum
-from deltaberg.delta.column_mapping import ColumnMapping
-from deltaberg.delta.commit_file import put_version
-from deltaberg.delta.conflict_checker import Intent, Reads, check_conflict
-from deltaberg.delta.deletion_vector import DeletionVectorDescriptor
-from deltaberg.delta.deletion_vector_file import discard, write_deletion_vectors
+from deltaberg.delta.checkpoint.checkpoint import checkpoint_snapshot, checkpoint_state, policy
+from deltaberg.delta.checkpoint.checkpoint_writer import CheckpointKind, LastCheckpoint, write_checkpoint
+from deltaberg.delta.checkpoint.checksum_writer import CommittedState, write_checksum
+from deltaberg.delta.commit.commit_attempt import FIRST, LogPlace, PlannedCommit, has_in_commit_timestamps
+from deltaberg.delta.commit.commit_file import put_version
+from deltaberg.delta.commit.conflict_checker import Intent, Reads, check_conflict
+from deltaberg.delta.commit.file_changes import FileChanges, conformed, require_counts_with_vectors
+from deltaberg.delta.commit.live_file_checks import check_live_files
+from deltaberg.delta.commit.metadata_change import check_metadata_change
+from deltaberg.delta.deletion_vector.deletion_vector import DeletionVectorDescriptor
+from deltaberg.delta.deletion_vector.deletion_vector_file import discard, write_deletion_vectors
 from deltaberg.delta.errors import DeltaConflict, InvalidDeltaRequest
-from deltaberg.delta.file_changes import FileChanges, conformed, require_counts_with_vectors
-from deltaberg.delta.iceberg_compat import active_version, check_adds, check_table
-from deltaberg.delta.live_file_rules import check_live_files
-from deltaberg.delta.log_path import commit_name, log_folder
-from deltaberg.delta.metadata_change import check_metadata_change
-from deltaberg.delta.planned_commit import FIRST, LogPlace, PlannedCommit, has_in_commit_timestamps
-from deltaberg.delta.protocol import Protocol
-from deltaberg.delta.required_protocol import features_in_use, protocol_of_new_table, upgraded_protocol
+from deltaberg.delta.log.actions import DomainMetadata, Metadata, Txn
+from deltaberg.delta.log.add_path import path_keys
+from deltaberg.delta.log.log_path import commit_name, log_folder
+from deltaberg.delta.protocol import row_tracking
+from deltaberg.delta.protocol.iceberg_compat import active_version, check_adds, check_table
+from deltaberg.delta.protocol.protocol import Protocol
+from deltaberg.delta.protocol.required_protocol import features_in_use, protocol_of_new_table, upgraded_protocol
+from deltaberg.delta.protocol.writer_requirements import check_commit, require_writable
+from deltaberg.delta.schema.column_mapping import ColumnMapping
 from deltaberg.delta.snapshot import Snapshot
 from deltaberg.delta.table import DeltaTable
-from deltaberg.delta.writer_requirements import check_commit, require_writable
 from deltaberg.errors import DeltabergError, error_context
 from deltaberg.storage.commit_put import CommitIntent, PutOutcome
 from deltaberg.storage.protocol import Storage

@@ -14,7 +14,7 @@ from pathlib import Path
 import typer.main
 
 from deltaberg.cli.main import app
-from deltaberg.delta.table_features import FEATURES
+from deltaberg.delta.protocol.table_features import FEATURES
 from deltaberg.translate.codes import ALL_CODES
 from deltaberg.translate.deletes import DELETE_RULES
 from deltaberg.translate.derived_columns import DERIVATION_RULES
@@ -127,7 +127,7 @@ def option_row(option: typer.core.TyperOption) -> str:
 
 REFUSED_HEAD = """# What is refused
 
-This page is made by `make docs` from `translate/codes.py` and `delta/table_features.py`; a test holds it to those. Everything
+This page is made by `make docs` from `translate/codes.py` and `delta/protocol/table_features.py`; a test holds it to those. Everything
 else is carried, carried by an equivalent, or written anew. A refusal is exit code 3, one line on standard error, and nothing
 written; `deltaberg plan` lists all of them at once. `--strict` also refuses what [codes.md](codes.md) says in its last column.
 """
@@ -176,7 +176,7 @@ strings of which a value is empty, because a Delta log states that as null.
 
 FEATURES_HEAD = """# Features of both formats
 
-This page is made by `make docs` from `delta/table_features.py` and `translate/iceberg_features.py`; a test holds it to those.
+This page is made by `make docs` from `delta/protocol/table_features.py` and `translate/iceberg_features.py`; a test holds it to those.
 A converted table declares exactly the features that it uses.
 """
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from deltaberg.delta.log_path import commit_name, log_folder
+from deltaberg.delta.log.log_path import commit_name, log_folder
 from deltaberg.errors import CommitStateUnknown, Conflict
 from deltaberg.migrate.delta_entries import HIDDEN_FOLDER
 from deltaberg.migrate.delta_replay import DeltaReplay

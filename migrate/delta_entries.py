@@ -12,8 +12,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from deltaberg.datafile.parquet_writer import WrittenFiles
-from deltaberg.delta.deletion_vector import DeletionVectorDescriptor
-from deltaberg.delta.partition_values import encode_partition_values
+from deltaberg.delta.deletion_vector.deletion_vector import DeletionVectorDescriptor
+from deltaberg.delta.schema.partition_values import encode_partition_values
 from deltaberg.iceberg.deletes.resolved_deletes import ResolvedDeletes
 from deltaberg.iceberg.metadata.snapshot import Snapshot
 from deltaberg.iceberg.partition.partition_spec import PartitionSpec

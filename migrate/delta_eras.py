@@ -13,14 +13,14 @@ from itertools import pairwise
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from deltaberg.delta.actions import Metadata
-from deltaberg.delta.add_path import location_array, path_keys
-from deltaberg.delta.column_mapping import ColumnMapping
-from deltaberg.delta.deletion_vector import descriptors
+from deltaberg.delta.commit.in_commit_timestamp import first_in_commit_timestamp
+from deltaberg.delta.deletion_vector.deletion_vector import descriptors
 from deltaberg.delta.history import CommitActions
-from deltaberg.delta.in_commit_timestamp import first_in_commit_timestamp
-from deltaberg.delta.protocol import Protocol
-from deltaberg.delta.types import ArrayType, DateType, DeltaType, MapType, StructField, StructType
+from deltaberg.delta.log.actions import Metadata
+from deltaberg.delta.log.add_path import location_array, path_keys
+from deltaberg.delta.protocol.protocol import Protocol
+from deltaberg.delta.schema.column_mapping import ColumnMapping
+from deltaberg.delta.schema.types import ArrayType, DateType, DeltaType, MapType, StructField, StructType
 from deltaberg.migrate.file_facts import in_parallel
 from deltaberg.migrate.source import DeltaSource
 from deltaberg.translate.field_ids import Path, assigned_ids, declared_ids, mapped_schema, physical_name

@@ -6,13 +6,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Final
 
-from deltaberg.delta.actions import Metadata
-from deltaberg.delta.column_mapping import NESTED_IDS, MappingMode
 from deltaberg.delta.errors import InvalidDeltaRequest
-from deltaberg.delta.schema import schema_to_json
+from deltaberg.delta.log.actions import Metadata
+from deltaberg.delta.schema.column_mapping import NESTED_IDS, MappingMode
+from deltaberg.delta.schema.schema import schema_to_json
+from deltaberg.delta.schema.type_widening import TYPE_CHANGES
+from deltaberg.delta.schema.types import ArrayType, DeltaType, MapType, StructField, StructType
 from deltaberg.delta.snapshot import Snapshot
-from deltaberg.delta.type_widening import TYPE_CHANGES
-from deltaberg.delta.types import ArrayType, DeltaType, MapType, StructField, StructType
 from deltaberg.iceberg.metadata.snapshot import Snapshot as IcebergSnapshot
 from deltaberg.iceberg.schema import types as iceberg
 from deltaberg.iceberg.schema.schema import Schema

@@ -11,8 +11,8 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from deltaberg.delta.add_path import location_array
-from deltaberg.delta.deletion_vector import descriptors
+from deltaberg.delta.deletion_vector.deletion_vector import descriptors
+from deltaberg.delta.log.add_path import location_array
 from deltaberg.migrate.delta_provenance import DeltaProvenance
 from deltaberg.migrate.file_facts import FactsReader, FileFacts
 from deltaberg.migrate.footer_memory import FooterMemory

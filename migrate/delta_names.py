@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from deltaberg.datafile import FileField
-from deltaberg.delta.column_mapping import MappingMode
+from deltaberg.delta.schema.column_mapping import MappingMode
 from deltaberg.iceberg.schema.schema import Schema
 from deltaberg.migrate.delta_survey import DeltaSurvey
 from deltaberg.translate import codes

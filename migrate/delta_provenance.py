@@ -16,10 +16,10 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from deltaberg.delta.actions import CommitInfo
-from deltaberg.delta.column_mapping import MappingMode
-from deltaberg.delta.commit_provenance import CommitProvenance, read_provenance
-from deltaberg.delta.log_path import commit_name
+from deltaberg.delta.log.actions import CommitInfo
+from deltaberg.delta.log.commit_provenance import CommitProvenance, read_provenance
+from deltaberg.delta.log.log_path import commit_name
+from deltaberg.delta.schema.column_mapping import MappingMode
 from deltaberg.delta.snapshot import Snapshot
 from deltaberg.migrate.file_facts import FileFacts, in_parallel, threads_for
 from deltaberg.migrate.provenance import UUID_PATTERN, Doubts, Provenance, name_pattern

@@ -13,8 +13,8 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from deltaberg.delta.add_path import path_keys
-from deltaberg.delta.log_path import commit_name, log_folder
+from deltaberg.delta.log.add_path import path_keys
+from deltaberg.delta.log.log_path import commit_name, log_folder
 from deltaberg.delta.snapshot import Snapshot as DeltaSnapshot
 from deltaberg.delta.table import DeltaTable
 from deltaberg.delta.transaction import Transaction

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from deltaberg.delta.column_mapping import MappingMode
+from deltaberg.delta.schema.column_mapping import MappingMode
 from deltaberg.iceberg.metadata.table_metadata import TableMetadata
 from deltaberg.iceberg.partition.transforms import IdentityTransform
 from deltaberg.migrate.delta_names import ColumnNaming

@@ -11,7 +11,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from deltaberg.delta.path_fingerprints import PathFingerprints, first_repeated, paths_among
+from deltaberg.delta.log.path_fingerprints import PathFingerprints, first_repeated, paths_among
 from deltaberg.iceberg.deletes.delete_index import PUFFIN
 from deltaberg.iceberg.manifest.data_file import EQUALITY_DELETES
 from deltaberg.iceberg.manifest.live_files import data_files, delete_files

@@ -13,11 +13,11 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from deltaberg.delta.actions import Metadata
-from deltaberg.delta.add_path import path_keys
-from deltaberg.delta.log_path import commit_name, log_folder
-from deltaberg.delta.protocol import Protocol
-from deltaberg.delta.required_protocol import new_protocol, protocol_of_new_table
+from deltaberg.delta.log.actions import Metadata
+from deltaberg.delta.log.add_path import path_keys
+from deltaberg.delta.log.log_path import commit_name, log_folder
+from deltaberg.delta.protocol.protocol import Protocol
+from deltaberg.delta.protocol.required_protocol import new_protocol, protocol_of_new_table
 from deltaberg.delta.snapshot import Snapshot as DeltaSnapshot
 from deltaberg.delta.table import DeltaTable
 from deltaberg.delta.transaction import Transaction, begin_transaction

@@ -9,9 +9,9 @@ from dataclasses import dataclass, field, replace
 from typing import Final
 
 from deltaberg.datafile import FileField
-from deltaberg.delta.column_mapping import MappingMode
-from deltaberg.delta.iceberg_compat import IcebergCompat
-from deltaberg.delta.types import DeltaType, StructType
+from deltaberg.delta.protocol.iceberg_compat import IcebergCompat
+from deltaberg.delta.schema.column_mapping import MappingMode
+from deltaberg.delta.schema.types import DeltaType, StructType
 from deltaberg.iceberg.metadata.snapshot_ref import MAIN_BRANCH
 from deltaberg.iceberg.partition.partition_spec import PartitionSpec
 from deltaberg.iceberg.schema.schema import Schema

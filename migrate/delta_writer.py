@@ -11,12 +11,12 @@ from typing import Final
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from deltaberg.delta.actions import Metadata
-from deltaberg.delta.column_mapping import MappingMode
 from deltaberg.delta.create_table import create_table, new_metadata
-from deltaberg.delta.log_path import commit_name, log_folder
-from deltaberg.delta.protocol import Protocol
-from deltaberg.delta.required_protocol import protocol_of_new_table
+from deltaberg.delta.log.actions import Metadata
+from deltaberg.delta.log.log_path import commit_name, log_folder
+from deltaberg.delta.protocol.protocol import Protocol
+from deltaberg.delta.protocol.required_protocol import protocol_of_new_table
+from deltaberg.delta.schema.column_mapping import MappingMode
 from deltaberg.delta.transaction import Transaction
 from deltaberg.iceberg.deletes.resolved_deletes import DeletedByKey, resolve_deletes
 from deltaberg.migrate.delta_entries import HIDDEN_FOLDER, DeltaEntries

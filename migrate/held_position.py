@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 
-from deltaberg.delta.actions import CommitInfo
-from deltaberg.delta.commit_fingerprint import commit_fingerprint
-from deltaberg.delta.commit_json import read_action_lines
 from deltaberg.delta.errors import CorruptLog
-from deltaberg.delta.log_path import LogFile, LogFileKind, commit_name, log_folder
+from deltaberg.delta.log.actions import CommitInfo
+from deltaberg.delta.log.commit_fingerprint import commit_fingerprint
+from deltaberg.delta.log.commit_reader import read_action_lines
+from deltaberg.delta.log.log_path import LogFile, LogFileKind, commit_name, log_folder
 from deltaberg.delta.snapshot import Snapshot
 from deltaberg.delta.table import DeltaTable
 from deltaberg.errors import Conflict, NotATable

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import Any, Final
 
-from deltaberg.delta.actions import CommitInfo
+from deltaberg.delta.log.actions import CommitInfo
 from deltaberg.errors import UsageError
 from deltaberg.migrate.position import POSITION_KEY, SOURCE_VERSION_KEY
 from deltaberg.migrate.source import DeltaSource, IcebergSource, Source

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from deltaberg.delta.column_mapping import MappingMode
 from deltaberg.delta.create_table import new_metadata
-from deltaberg.delta.iceberg_compat import IcebergCompat, broken_rules
-from deltaberg.delta.required_protocol import features_in_use, new_protocol
-from deltaberg.delta.types import StructType
+from deltaberg.delta.protocol.iceberg_compat import IcebergCompat, broken_rules
+from deltaberg.delta.protocol.required_protocol import features_in_use, new_protocol
+from deltaberg.delta.schema.column_mapping import MappingMode
+from deltaberg.delta.schema.types import StructType
 from deltaberg.translate import codes
 from deltaberg.translate.findings import Finding
 

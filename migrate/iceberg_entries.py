@@ -10,11 +10,11 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from deltaberg.delta.char_padding import padded
-from deltaberg.delta.deletion_vector import descriptors
-from deltaberg.delta.file_actions import DELETION_VECTOR
-from deltaberg.delta.partition_values import decode_partition_values
-from deltaberg.delta.types import StructType
+from deltaberg.delta.deletion_vector.deletion_vector import descriptors
+from deltaberg.delta.log.file_actions import DELETION_VECTOR
+from deltaberg.delta.schema.char_padding import padded
+from deltaberg.delta.schema.partition_values import decode_partition_values
+from deltaberg.delta.schema.types import StructType
 from deltaberg.iceberg.partition.partition_spec import PartitionSpec
 from deltaberg.iceberg.schema.types import arrow_type
 from deltaberg.migrate.delta_files import DeltaFiles

@@ -11,11 +11,11 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from deltaberg.delta.actions import CommitInfo
-from deltaberg.delta.add_path import path_keys
 from deltaberg.delta.errors import CorruptLog
-from deltaberg.delta.file_actions import vector_ids
 from deltaberg.delta.history import CommitActions
+from deltaberg.delta.log.actions import CommitInfo
+from deltaberg.delta.log.add_path import path_keys
+from deltaberg.delta.log.file_actions import vector_ids
 from deltaberg.iceberg.manifest.data_file import DATA, POSITION_DELETES
 from deltaberg.iceberg.snapshot_write.snapshot_builder import SnapshotBuilder
 from deltaberg.iceberg.transaction import Transaction

@@ -12,10 +12,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from deltaberg.datafile import FileField
-from deltaberg.delta.char_padding import has_char, padded
-from deltaberg.delta.column_mapping import MappingMode
-from deltaberg.delta.partition_values import decode_partition_values
-from deltaberg.delta.types import (
+from deltaberg.delta.schema.char_padding import has_char, padded
+from deltaberg.delta.schema.column_mapping import MappingMode
+from deltaberg.delta.schema.partition_values import decode_partition_values
+from deltaberg.delta.schema.types import (
     ArrayType,
     DateType,
     DeltaType,

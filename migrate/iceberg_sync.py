@@ -12,10 +12,10 @@ from dataclasses import dataclass, replace
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from deltaberg.delta.add_path import location_array, path_keys
-from deltaberg.delta.file_actions import vector_ids
 from deltaberg.delta.history import CommitActions
-from deltaberg.delta.types import StructType
+from deltaberg.delta.log.add_path import location_array, path_keys
+from deltaberg.delta.log.file_actions import vector_ids
+from deltaberg.delta.schema.types import StructType
 from deltaberg.errors import Conflict
 from deltaberg.iceberg.manifest.live_files import live_entries, live_manifests
 from deltaberg.iceberg.manifest.manifest_list import ManifestContent

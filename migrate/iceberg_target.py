@@ -7,8 +7,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Final
 
-from deltaberg.delta.checksum import FileTotals as LogTotals
-from deltaberg.delta.types import StructType
+from deltaberg.delta.checkpoint.checksum import FileTotals as LogTotals
+from deltaberg.delta.schema.types import StructType
 from deltaberg.iceberg.errors import InvalidIcebergRequest
 from deltaberg.iceberg.partition.partition_spec import PartitionSpec
 from deltaberg.iceberg.schema.name_mapping import NameMapping

@@ -7,7 +7,7 @@ import uuid
 from dataclasses import dataclass, field
 from typing import Final
 
-from deltaberg.delta.types import StructType, TimestampNtzType, TimestampType
+from deltaberg.delta.schema.types import StructType, TimestampNtzType, TimestampType
 from deltaberg.iceberg.create_table import create_table
 from deltaberg.iceberg.runtime import Surroundings
 from deltaberg.iceberg.schema.name_mapping import NAME_MAPPING_PROPERTY

@@ -8,9 +8,9 @@ from typing import Any
 
 import pyarrow.compute as pc
 
-from deltaberg.delta.add_path import location_array
-from deltaberg.delta.types import ArrayType, DeltaType, MapType, StructType
-from deltaberg.delta.types import type_name as delta_type_name
+from deltaberg.delta.log.add_path import location_array
+from deltaberg.delta.schema.types import ArrayType, DeltaType, MapType, StructType
+from deltaberg.delta.schema.types import type_name as delta_type_name
 from deltaberg.iceberg.deletes.delete_index import PUFFIN
 from deltaberg.iceberg.manifest.data_file import EQUALITY_DELETES
 from deltaberg.iceberg.manifest.live_files import data_files, delete_files

@@ -9,7 +9,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from deltaberg.datafile import FileField
-from deltaberg.delta.column_mapping import MappingMode
+from deltaberg.delta.schema.column_mapping import MappingMode
 from deltaberg.iceberg.manifest.live_files import data_files
 from deltaberg.iceberg.schema.schema import Schema
 from deltaberg.migrate.delta_survey import DeltaSurvey, observe

@@ -11,9 +11,9 @@ from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from typing import Final
 
-from deltaberg.delta.create_in_parts import claim_of, recover
+from deltaberg.delta.commit.distributed_create import claim_of, recover
 from deltaberg.delta.errors import VersionNotFound
-from deltaberg.delta.log_path import log_folder
+from deltaberg.delta.log.log_path import log_folder
 from deltaberg.delta.table import DeltaTable
 from deltaberg.migrate.delta_entries import HIDDEN_FOLDER
 from deltaberg.migrate.locations import join

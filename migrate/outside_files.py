@@ -11,7 +11,7 @@ from typing import Final
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from deltaberg.delta.add_path import decode_paths
+from deltaberg.delta.log.add_path import decode_paths
 from deltaberg.iceberg.manifest.manifest_list import read_manifest_list
 from deltaberg.iceberg.metadata.snapshot import Snapshot
 from deltaberg.migrate.source import DeltaSource, IcebergSource, Source

@@ -7,8 +7,8 @@ from collections.abc import Iterator
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from deltaberg.delta.add_path import location_array
-from deltaberg.delta.deletion_vector import descriptors
+from deltaberg.delta.deletion_vector.deletion_vector import descriptors
+from deltaberg.delta.log.add_path import location_array
 from deltaberg.delta.table import DeltaTable
 from deltaberg.iceberg.manifest.live_files import data_files, delete_files
 from deltaberg.iceberg.table import Table

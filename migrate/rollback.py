@@ -13,8 +13,8 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
-from deltaberg.delta.create_in_parts import FIRST_VERSION, claim_of
-from deltaberg.delta.log_path import (
+from deltaberg.delta.commit.distributed_create import FIRST_VERSION, claim_of
+from deltaberg.delta.log.log_path import (
     LAST_CHECKPOINT,
     SIDECAR_FOLDER,
     LogFileKind,

@@ -6,8 +6,8 @@ import json
 from dataclasses import dataclass, fields, replace
 from typing import Literal
 
-from deltaberg.delta.create_in_parts import FIRST_VERSION, is_claimed
-from deltaberg.delta.log_path import commit_name, log_folder
+from deltaberg.delta.commit.distributed_create import FIRST_VERSION, is_claimed
+from deltaberg.delta.log.log_path import commit_name, log_folder
 from deltaberg.migrate.delta_entries import HIDDEN_FOLDER
 from deltaberg.migrate.held_position import HeldPosition, held_position
 from deltaberg.migrate.locations import join

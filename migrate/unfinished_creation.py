@@ -6,8 +6,8 @@ import json
 from contextlib import suppress
 from typing import Final
 
-from deltaberg.delta.create_in_parts import FIRST_VERSION, claim_of, recover
-from deltaberg.delta.log_path import commit_name, log_folder
+from deltaberg.delta.commit.distributed_create import FIRST_VERSION, claim_of, recover
+from deltaberg.delta.log.log_path import commit_name, log_folder
 from deltaberg.migrate.delta_entries import HIDDEN_FOLDER
 from deltaberg.migrate.locations import join
 from deltaberg.migrate.position import Position

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import pyarrow as pa
 
 from deltaberg.bitmap import FRAME_BYTES, MAGIC, CorruptBitmap, PositionBitmap, unframe
-from deltaberg.delta.deletion_vector import DeletionVectorDescriptor, parse_blob, read_blobs
+from deltaberg.delta.deletion_vector.deletion_vector import DeletionVectorDescriptor, parse_blob, read_blobs
 from deltaberg.delta.errors import CorruptDeletionVector
 from deltaberg.errors import error_context
 from deltaberg.iceberg.errors import CorruptMetadata

@@ -8,9 +8,9 @@ from dataclasses import dataclass
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from deltaberg.delta.file_actions import DELETION_VECTOR
+from deltaberg.delta.log.file_actions import DELETION_VECTOR
 from deltaberg.delta.scan import scan as scan_delta
-from deltaberg.delta.types import StructType
+from deltaberg.delta.schema.types import StructType
 from deltaberg.iceberg.manifest.live_files import data_files
 from deltaberg.iceberg.manifest.metrics import metric
 from deltaberg.iceberg.scan.content_file import ContentFile

@@ -9,8 +9,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from deltaberg.delta.add_path import location_array
-from deltaberg.delta.deletion_vector import descriptors
+from deltaberg.delta.deletion_vector.deletion_vector import descriptors
+from deltaberg.delta.log.add_path import location_array
 from deltaberg.iceberg.manifest.live_files import data_files, delete_files
 from deltaberg.migrate.check import Check, shares
 from deltaberg.migrate.source import DeltaSource, Source

@@ -10,10 +10,10 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from deltaberg.delta.add_path import location_array
-from deltaberg.delta.column_mapping import MappingMode
+from deltaberg.delta.log.add_path import location_array
 from deltaberg.delta.scan import Scan as DeltaScan
 from deltaberg.delta.scan import scan as scan_delta
+from deltaberg.delta.schema.column_mapping import MappingMode
 from deltaberg.iceberg.deletes.resolved_deletes import resolve_deletes
 from deltaberg.iceberg.deletes.row_deletes import RowDeletes
 from deltaberg.iceberg.manifest.live_files import data_files

@@ -18,9 +18,9 @@ import pyarrow.parquet as pq
 
 from deltaberg import delta
 from deltaberg.bitmap import PositionBitmap
-from deltaberg.delta.column_mapping import ColumnMapping
-from deltaberg.delta.schema import schema_to_json
-from deltaberg.delta.types import (
+from deltaberg.delta.schema.column_mapping import ColumnMapping
+from deltaberg.delta.schema.schema import schema_to_json
+from deltaberg.delta.schema.types import (
     ArrayType,
     DeltaType,
     GeometryType,

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from deltaberg.delta.column_mapping import MappingMode
+from deltaberg.delta.schema.column_mapping import MappingMode
 
 MAPPING_KEY: Final = "deltaberg.delta.column-mapping"
 

@@ -13,8 +13,8 @@ from typing import Final
 import numpy as np
 import pyarrow as pa
 
-from deltaberg.delta.deletion_vector import DeletionVectorDescriptor
-from deltaberg.delta.file_actions import DELETION_VECTOR
+from deltaberg.delta.deletion_vector.deletion_vector import DeletionVectorDescriptor
+from deltaberg.delta.log.file_actions import DELETION_VECTOR
 from deltaberg.iceberg.deletes.delete_index import FILE_PATH_ID, PUFFIN
 from deltaberg.iceberg.manifest.data_file import ADDED, POSITION_DELETES, data_file_schema
 from deltaberg.iceberg.manifest.metrics import metric_map

@@ -16,8 +16,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from deltaberg.delta import types as delta
-from deltaberg.delta.column_mapping import COLUMN_ID, PHYSICAL_NAME, MappingMode
+from deltaberg.delta.schema import types as delta
+from deltaberg.delta.schema.column_mapping import COLUMN_ID, PHYSICAL_NAME, MappingMode
 from deltaberg.iceberg.partition.partition_spec import PartitionField, PartitionSpec
 from deltaberg.iceberg.partition.transforms import (
     DayTransform,

@@ -13,8 +13,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import Final, TypeAlias
 
-from deltaberg.delta import types as delta
-from deltaberg.delta.column_mapping import COLUMN_ID, NESTED_IDS, PHYSICAL_NAME, ColumnMapping, MappingMode
+from deltaberg.delta.schema import types as delta
+from deltaberg.delta.schema.column_mapping import COLUMN_ID, NESTED_IDS, PHYSICAL_NAME, ColumnMapping, MappingMode
 from deltaberg.iceberg.schema import types as iceberg
 from deltaberg.iceberg.schema.schema import Schema
 

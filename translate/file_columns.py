@@ -15,7 +15,7 @@ import pyarrow.types as pt
 
 from deltaberg.datafile import FileField
 from deltaberg.datafile.file_schema import has_field_ids, is_list
-from deltaberg.delta import types as delta
+from deltaberg.delta.schema import types as delta
 from deltaberg.iceberg.schema import types as ice
 from deltaberg.iceberg.schema.name_mapping import MappedField, NameMapping
 from deltaberg.iceberg.schema.schema import Schema

@@ -12,10 +12,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from deltaberg.delta.actions import DomainMetadata
 from deltaberg.delta.errors import CorruptLog
-from deltaberg.delta.protocol import Protocol
-from deltaberg.delta.table_properties import TableProperties
+from deltaberg.delta.log.actions import DomainMetadata
+from deltaberg.delta.protocol.protocol import Protocol
+from deltaberg.delta.protocol.table_properties import TableProperties
 
 DOMAIN: Final = "delta.rowTracking"
 ENABLED_KEY: Final = "delta.enableRowTracking"

@@ -17,7 +17,7 @@ import pyarrow.types as pt
 
 from deltaberg.datafile import FileField
 from deltaberg.datafile.file_schema import is_list
-from deltaberg.delta import types as delta
+from deltaberg.delta.schema import types as delta
 from deltaberg.iceberg.schema.name_mapping import MappedField, NameMapping
 from deltaberg.translate.field_ids import Path, physical_name
 

@@ -11,9 +11,9 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Final
 
-from deltaberg.delta import types as delta
-from deltaberg.delta.column_mapping import COLUMN_ID, NESTED_IDS, PHYSICAL_NAME, MappingMode
-from deltaberg.delta.schema import type_to_json as delta_type_to_json
+from deltaberg.delta.schema import types as delta
+from deltaberg.delta.schema.column_mapping import COLUMN_ID, NESTED_IDS, PHYSICAL_NAME, MappingMode
+from deltaberg.delta.schema.schema import type_to_json as delta_type_to_json
 from deltaberg.iceberg.schema import types as ice
 from deltaberg.iceberg.schema.schema import Schema
 from deltaberg.translate import codes

@@ -14,8 +14,8 @@ import pyarrow.compute as pc
 
 from deltaberg.datafile.column_metrics import LeafMetrics
 from deltaberg.datafile.parquet_writer import WrittenFiles
-from deltaberg.delta import types as delta
-from deltaberg.delta.types import arrow_type as delta_arrow_type
+from deltaberg.delta.schema import types as delta
+from deltaberg.delta.schema.types import arrow_type as delta_arrow_type
 from deltaberg.iceberg.manifest.bound_truncation import (
     truncate_lower_bytes,
     truncate_lower_text,

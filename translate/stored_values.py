@@ -8,7 +8,7 @@ from typing import Final
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from deltaberg.delta import types as delta
+from deltaberg.delta.schema import types as delta
 from deltaberg.translate.field_ids import Path
 from deltaberg.translate.struct_members import StructMembers
 

@@ -9,8 +9,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Final
 
-from deltaberg.delta import types as delta
-from deltaberg.delta.types import type_name
+from deltaberg.delta.schema import types as delta
+from deltaberg.delta.schema.types import type_name
 from deltaberg.iceberg.schema import types as ice
 
 TYPE_CHANGES_KEY: Final = "delta.typeChanges"

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from deltaberg.delta import types as delta
+from deltaberg.delta.schema import types as delta
 from deltaberg.iceberg.schema import types as ice
 
 

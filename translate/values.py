@@ -16,8 +16,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from deltaberg.datafile import ReadField
-from deltaberg.delta import types as delta
-from deltaberg.delta.types import arrow_type
+from deltaberg.delta.schema import types as delta
+from deltaberg.delta.schema.types import arrow_type
 from deltaberg.iceberg.schema import types as ice
 from deltaberg.translate.types import TYPE_MAPPINGS, mappable_name
 

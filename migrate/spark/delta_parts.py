@@ -14,10 +14,10 @@ from typing import Any, Final
 import numpy as np
 import pyarrow as pa
 
-from deltaberg.delta.add_path import path_keys
-from deltaberg.delta.checkpoint_reader import CheckpointPart
-from deltaberg.delta.log_replay import ReplayedFiles
-from deltaberg.delta.path_fingerprints import fingerprints
+from deltaberg.delta.checkpoint.checkpoint_reader import CheckpointPart
+from deltaberg.delta.log.add_path import path_keys
+from deltaberg.delta.log.log_replay import ReplayedFiles
+from deltaberg.delta.log.path_fingerprints import fingerprints
 from deltaberg.iceberg.snapshot_write.added_files import AddedManifests, ManifestRecipe
 from deltaberg.migrate.delta_files import DeltaFileReader, DeltaFiles
 from deltaberg.migrate.delta_provenance import DeltaProvenance

@@ -17,12 +17,12 @@ from typing import Final
 import numpy as np
 import pyarrow as pa
 
-from deltaberg.delta.actions import Txn
-from deltaberg.delta.create_in_parts import FIRST_VERSION, PartsRecipe, TableInParts, WrittenPart
-from deltaberg.delta.deletion_vector import DeletionVectorDescriptor
-from deltaberg.delta.deletion_vector_file import write_deletion_vectors
-from deltaberg.delta.file_changes import Totals
-from deltaberg.delta.log_path import commit_name, log_folder
+from deltaberg.delta.commit.distributed_create import FIRST_VERSION, PartsRecipe, TableInParts, WrittenPart
+from deltaberg.delta.commit.file_changes import Totals
+from deltaberg.delta.deletion_vector.deletion_vector import DeletionVectorDescriptor
+from deltaberg.delta.deletion_vector.deletion_vector_file import write_deletion_vectors
+from deltaberg.delta.log.actions import Txn
+from deltaberg.delta.log.log_path import commit_name, log_folder
 from deltaberg.errors import CommitStateUnknown, error_context
 from deltaberg.iceberg.deletes.delete_index import DeleteMatches
 from deltaberg.iceberg.deletes.resolved_deletes import resolve_matched

@@ -6,9 +6,9 @@ import json
 
 import pytest
 
-from deltaberg.delta.actions import CommitInfo, DomainMetadata, Metadata, Sidecar, Txn
 from deltaberg.delta.errors import CorruptLog, UnsupportedDeltaFeature
-from deltaberg.delta.table_properties import TableProperties
+from deltaberg.delta.log.actions import CommitInfo, DomainMetadata, Metadata, Sidecar, Txn
+from deltaberg.delta.protocol.table_properties import TableProperties
 
 SCHEMA = json.dumps(
     {

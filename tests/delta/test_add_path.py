@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from deltaberg.delta.add_path import decode_path, decode_paths, location_array, location_of, path_keys
 from deltaberg.delta.errors import CorruptLog
+from deltaberg.delta.log.add_path import decode_path, decode_paths, location_array, location_of, path_keys
 
 ROOT = "/warehouse/t"
 

@@ -13,15 +13,12 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
 
-from deltaberg.delta.checkpoint import checkpoint_snapshot, interval_ms
-from deltaberg.delta.checkpoint_writer import CheckpointKind
+from deltaberg.delta.checkpoint.checkpoint import checkpoint_snapshot, interval_ms
+from deltaberg.delta.checkpoint.checkpoint_writer import CheckpointKind
+from deltaberg.delta.checkpoint.last_checkpoint_checksum import canonical_json, last_checkpoint_checksum
 from deltaberg.delta.create_table import create_table, new_metadata
-from deltaberg.delta.last_checkpoint_checksum import canonical_json, last_checkpoint_checksum
 from deltaberg.delta.scan import scan
-from deltaberg.delta.snapshot import Snapshot
-from deltaberg.delta.table import DeltaTable
-from deltaberg.delta.transaction import begin_transaction
-from deltaberg.delta.types import (
+from deltaberg.delta.schema.types import (
     DateType,
     DecimalType,
     LongType,
@@ -30,6 +27,9 @@ from deltaberg.delta.types import (
     StructType,
     TimestampType,
 )
+from deltaberg.delta.snapshot import Snapshot
+from deltaberg.delta.table import DeltaTable
+from deltaberg.delta.transaction import begin_transaction
 from deltaberg.storage import open_storage
 
 STORAGE = open_storage()

@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from deltaberg.delta import checkpoint_reader, log_parquet
+from deltaberg.delta.checkpoint import checkpoint_reader, log_parquet
 from deltaberg.delta.errors import CorruptLog, NotADeltaTable, VersionNotFound
 from deltaberg.delta.snapshot import Snapshot
 from deltaberg.delta.table import DeltaTable

@@ -12,10 +12,10 @@ import pytest
 
 from deltaberg.bitmap import PositionBitmap
 from deltaberg.delta.create_table import create_table, new_metadata
-from deltaberg.delta.deletion_vector import inline_descriptor
+from deltaberg.delta.deletion_vector.deletion_vector import inline_descriptor
+from deltaberg.delta.schema.types import LongType, StructField, StructType
 from deltaberg.delta.table import DeltaTable
 from deltaberg.delta.transaction import Transaction, begin_transaction
-from deltaberg.delta.types import LongType, StructField, StructType
 from deltaberg.storage import open_storage
 
 STORAGE = open_storage()

@@ -6,11 +6,11 @@ import json
 
 import pytest
 
-from deltaberg.delta.actions import DomainMetadata, Metadata
-from deltaberg.delta.clustering import clustering_columns
-from deltaberg.delta.column_mapping import ColumnMapping
 from deltaberg.delta.errors import CorruptLog
-from deltaberg.delta.protocol import Protocol
+from deltaberg.delta.log.actions import DomainMetadata, Metadata
+from deltaberg.delta.protocol.clustering import clustering_columns
+from deltaberg.delta.protocol.protocol import Protocol
+from deltaberg.delta.schema.column_mapping import ColumnMapping
 
 
 def field(name: str, number: int, kind: object) -> dict[str, object]:

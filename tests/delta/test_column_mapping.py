@@ -6,10 +6,10 @@ import json
 
 import pytest
 
-from deltaberg.delta.actions import Metadata
-from deltaberg.delta.column_mapping import ColumnMapping, MappingMode
 from deltaberg.delta.errors import CorruptLog
-from deltaberg.delta.protocol import Protocol
+from deltaberg.delta.log.actions import Metadata
+from deltaberg.delta.protocol.protocol import Protocol
+from deltaberg.delta.schema.column_mapping import ColumnMapping, MappingMode
 
 READER_2 = Protocol(min_reader_version=2, min_writer_version=5)
 READER_2_WRITER_7 = Protocol(min_reader_version=2, min_writer_version=7, writer_features=("columnMapping",))

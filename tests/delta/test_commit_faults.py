@@ -12,12 +12,12 @@ import pyarrow as pa
 import pytest
 
 from deltaberg.bitmap import PositionBitmap
-from deltaberg.delta import commit_file
+from deltaberg.delta.commit import commit_file
 from deltaberg.delta.create_table import create_table, new_metadata
 from deltaberg.delta.errors import DeltaCommitStateUnknown, DeltaConflict, DeltaError, InvalidDeltaRequest
+from deltaberg.delta.schema.types import LongType, StructField, StructType
 from deltaberg.delta.table import DeltaTable
 from deltaberg.delta.transaction import Transaction, begin_transaction
-from deltaberg.delta.types import LongType, StructField, StructType
 from deltaberg.storage import open_storage
 from deltaberg.storage.errors import AlreadyExists, PermissionDenied, StorageError
 

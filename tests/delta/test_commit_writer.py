@@ -15,14 +15,13 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from deltaberg.delta.add_file import table_add_schema
-from deltaberg.delta.column_mapping import ColumnMapping
-from deltaberg.delta.commit_writer import CommitWriter
+from deltaberg.delta.commit.commit_writer import CommitWriter
 from deltaberg.delta.create_table import new_metadata
 from deltaberg.delta.errors import DeltaError
-from deltaberg.delta.required_protocol import features_in_use, new_protocol
-from deltaberg.delta.table import DeltaTable
-from deltaberg.delta.types import (
+from deltaberg.delta.log.add_file import table_add_schema
+from deltaberg.delta.protocol.required_protocol import features_in_use, new_protocol
+from deltaberg.delta.schema.column_mapping import ColumnMapping
+from deltaberg.delta.schema.types import (
     BinaryType,
     BooleanType,
     ByteType,
@@ -37,6 +36,7 @@ from deltaberg.delta.types import (
     TimestampNtzType,
     TimestampType,
 )
+from deltaberg.delta.table import DeltaTable
 from deltaberg.storage import open_storage
 
 SCHEMA = StructType(

@@ -13,14 +13,14 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from deltaberg.delta.actions import Txn
-from deltaberg.delta.create_in_parts import PartsRecipe, TableInParts, WrittenPart, claim_of, recover
+from deltaberg.delta.commit.distributed_create import PartsRecipe, TableInParts, WrittenPart, claim_of, recover
 from deltaberg.delta.create_table import create_table, new_metadata
 from deltaberg.delta.errors import CorruptLog, DeltaConflict, DeltaError, InvalidDeltaRequest
-from deltaberg.delta.row_tracking import high_water_mark
+from deltaberg.delta.log.actions import Txn
+from deltaberg.delta.protocol.row_tracking import high_water_mark
+from deltaberg.delta.schema.types import LongType, StringType, StructField, StructType
 from deltaberg.delta.table import DeltaTable
 from deltaberg.delta.transaction import begin_transaction
-from deltaberg.delta.types import LongType, StringType, StructField, StructType
 from deltaberg.storage import open_storage
 from deltaberg.storage.errors import StorageError
 from tests.independent_readers import delta_rs, duckdb_delta

@@ -8,12 +8,11 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from deltaberg.delta.column_mapping import COLUMN_ID, PHYSICAL_NAME, MappingMode
 from deltaberg.delta.create_table import create_table, new_metadata, with_column_mapping
 from deltaberg.delta.errors import CorruptLog, InvalidDeltaRequest
-from deltaberg.delta.protocol import Protocol
-from deltaberg.delta.table import DeltaTable
-from deltaberg.delta.types import (
+from deltaberg.delta.protocol.protocol import Protocol
+from deltaberg.delta.schema.column_mapping import COLUMN_ID, PHYSICAL_NAME, MappingMode
+from deltaberg.delta.schema.types import (
     ArrayType,
     DeltaType,
     LongType,
@@ -23,6 +22,7 @@ from deltaberg.delta.types import (
     StructType,
     VoidType,
 )
+from deltaberg.delta.table import DeltaTable
 from deltaberg.storage import open_storage
 
 STORAGE = open_storage()

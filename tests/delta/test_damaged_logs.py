@@ -11,8 +11,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from deltaberg.delta.add_path import decode_path
 from deltaberg.delta.errors import CorruptLog
+from deltaberg.delta.log.add_path import decode_path
 from deltaberg.delta.table import DeltaTable
 from deltaberg.errors import DeltabergError
 from deltaberg.storage import open_storage
@@ -199,8 +199,8 @@ def test_depth_without_end_is_refused(log: Log) -> None:
 
 
 def test_a_line_without_end_is_refused(log: Log, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("deltaberg.delta.commit_json._PIECE_BYTES", 1000)
-    monkeypatch.setattr("deltaberg.delta.commit_json._LONGEST_LINE", 5000)
+    monkeypatch.setattr("deltaberg.delta.log.commit_reader._PIECE_BYTES", 1000)
+    monkeypatch.setattr("deltaberg.delta.log.commit_reader._LONGEST_LINE", 5000)
     log.create()
     log.write(f"{1:020d}.json", b'{"add":{"path":"' + b"x" * 100_000)
     with pytest.raises(CorruptLog, match="line 1 is longer than 5000 bytes"):

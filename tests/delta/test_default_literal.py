@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from deltaberg.delta.default_literal import is_literal
-from deltaberg.delta.types import (
+from deltaberg.delta.schema.default_literal import is_literal
+from deltaberg.delta.schema.types import (
     ArrayType,
     BinaryType,
     BooleanType,

@@ -15,14 +15,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from deltaberg.bitmap import PositionBitmap
-from deltaberg.delta.deletion_vector import (
+from deltaberg.delta.deletion_vector.deletion_vector import (
     DeletionVectorDescriptor,
     descriptors,
     inline_descriptor,
     read_blobs,
     read_deletion_vector,
 )
-from deltaberg.delta.deletion_vector_file import write_deletion_vectors
+from deltaberg.delta.deletion_vector.deletion_vector_file import write_deletion_vectors
 from deltaberg.delta.errors import CorruptDeletionVector, DeltaError
 from deltaberg.storage import open_storage
 from deltaberg.storage.errors import StorageError

@@ -13,14 +13,14 @@ import pyarrow.parquet as pq
 import pytest
 
 from deltaberg.bitmap import PositionBitmap
-from deltaberg.delta.create_in_parts import TableInParts, recover
+from deltaberg.delta.commit.distributed_create import TableInParts, recover
 from deltaberg.delta.create_table import create_table, new_metadata
-from deltaberg.delta.deletion_vector import DeletionVectorDescriptor
+from deltaberg.delta.deletion_vector.deletion_vector import DeletionVectorDescriptor
 from deltaberg.delta.errors import CorruptLog
 from deltaberg.delta.scan import scan
+from deltaberg.delta.schema.types import LongType, StructField, StructType
 from deltaberg.delta.table import DeltaTable
 from deltaberg.delta.transaction import begin_transaction
-from deltaberg.delta.types import LongType, StructField, StructType
 from deltaberg.errors import NotATable
 from deltaberg.storage import Storage, open_storage
 from tests.fault_storage import Mode, survive_every_fault

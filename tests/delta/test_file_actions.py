@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from deltaberg.delta.errors import CorruptLog
-from deltaberg.delta.file_actions import add_rows, file_keys, remove_rows, vector_ids
+from deltaberg.delta.log.file_actions import add_rows, file_keys, remove_rows, vector_ids
 
 TEXTS = pa.map_(pa.string(), pa.string())
 MAPS = st.none() | st.lists(st.tuples(st.sampled_from("pqr"), st.none() | st.sampled_from(["", "x", "y"])), max_size=4)

@@ -9,15 +9,15 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from deltaberg.delta.actions import Metadata
-from deltaberg.delta.column_mapping import NESTED_IDS, ColumnMapping, MappingMode
 from deltaberg.delta.create_table import create_table, new_metadata
 from deltaberg.delta.errors import InvalidDeltaRequest
-from deltaberg.delta.iceberg_compat import IcebergCompat, active_version, check_table, with_nested_ids
-from deltaberg.delta.protocol import Protocol
-from deltaberg.delta.required_protocol import features_in_use, new_protocol, upgraded_protocol
-from deltaberg.delta.schema import schema_to_json
-from deltaberg.delta.types import (
+from deltaberg.delta.log.actions import Metadata
+from deltaberg.delta.protocol.iceberg_compat import IcebergCompat, active_version, check_table, with_nested_ids
+from deltaberg.delta.protocol.protocol import Protocol
+from deltaberg.delta.protocol.required_protocol import features_in_use, new_protocol, upgraded_protocol
+from deltaberg.delta.schema.column_mapping import NESTED_IDS, ColumnMapping, MappingMode
+from deltaberg.delta.schema.schema import schema_to_json
+from deltaberg.delta.schema.types import (
     ArrayType,
     DateType,
     DecimalType,

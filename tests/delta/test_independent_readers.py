@@ -16,13 +16,11 @@ import pyarrow.parquet as pq
 import pytest
 
 from deltaberg.bitmap import PositionBitmap
-from deltaberg.delta.column_mapping import ColumnMapping, MappingMode
 from deltaberg.delta.create_table import create_table, new_metadata
-from deltaberg.delta.partition_values import encode_partition_values
 from deltaberg.delta.scan import scan
-from deltaberg.delta.table import DeltaTable
-from deltaberg.delta.transaction import Transaction, begin_transaction
-from deltaberg.delta.types import (
+from deltaberg.delta.schema.column_mapping import ColumnMapping, MappingMode
+from deltaberg.delta.schema.partition_values import encode_partition_values
+from deltaberg.delta.schema.types import (
     ArrayType,
     BinaryType,
     BooleanType,
@@ -43,6 +41,8 @@ from deltaberg.delta.types import (
     TimestampType,
     arrow_type,
 )
+from deltaberg.delta.table import DeltaTable
+from deltaberg.delta.transaction import Transaction, begin_transaction
 from deltaberg.storage import open_storage
 
 STORAGE = open_storage()

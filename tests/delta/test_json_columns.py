@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from deltaberg.delta.json_columns import EMBEDDED, PLAIN, JsonColumns, of_array
+from deltaberg.delta.stats.json_columns import EMBEDDED, PLAIN, JsonColumns, of_array
 
 TEXT = st.one_of(st.none(), st.text(st.characters(exclude_categories=["Cs"])))
 

@@ -11,8 +11,8 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from deltaberg.delta.byte_windows import WORD, Scratch, other_texts_at, words_at
-from deltaberg.delta.json_numbers import (
+from deltaberg.delta.stats.fast_path.byte_windows import WORD, Scratch, other_texts_at, words_at
+from deltaberg.delta.stats.fast_path.json_numbers import (
     LONGEST,
     PlainNumbers,
     as_decimals,

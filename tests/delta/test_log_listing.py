@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 
 from deltaberg.delta.errors import CorruptLog, VersionNotFound
-from deltaberg.delta.log_listing import find_segment
-from deltaberg.delta.log_path import commit_name
-from deltaberg.delta.log_segment import LogSegment
+from deltaberg.delta.log.log_listing import find_segment
+from deltaberg.delta.log.log_path import commit_name
+from deltaberg.delta.log.log_segment import LogSegment
 from deltaberg.storage import open_storage
 from deltaberg.storage.protocol import Probe
 

@@ -293,7 +293,7 @@ def test_transactions_and_domains_follow_the_same_rule(log: Log) -> None:
 def test_a_large_commit_is_read_in_pieces(log: Log, monkeypatch: pytest.MonkeyPatch) -> None:
     log.create(*(log.add(f"a{number}", tags={"n": str(number)}) for number in range(200)))
     log.commit(1, *(log.remove(f"a{number}") for number in range(0, 200, 2)), log.add("last"))
-    monkeypatch.setattr("deltaberg.delta.commit_json._PIECE_BYTES", 999)
+    monkeypatch.setattr("deltaberg.delta.log.commit_reader._PIECE_BYTES", 999)
     rows = live(log)
     assert set(rows) == {f"a{number}" for number in range(1, 200, 2)} | {"last"}
     assert all(row["tags"] == [("n", path[1:])] for path, row in rows.items() if path != "last")

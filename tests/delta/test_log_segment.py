@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from deltaberg.delta.errors import CorruptLog, NotADeltaTable, VersionNotFound
-from deltaberg.delta.log_path import LogFile, LogFileKind, parse_log_file
-from deltaberg.delta.log_segment import LogSegment, build_segment
+from deltaberg.delta.log.log_path import LogFile, LogFileKind, parse_log_file
+from deltaberg.delta.log.log_segment import LogSegment, build_segment
 
 UUID = "80a083e8-7026-4e79-81be-64bd76c43a11"
 N = "00000000000000000010"

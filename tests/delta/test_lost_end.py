@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from deltaberg.delta.errors import CorruptLog
-from deltaberg.delta.log_path import checksum_name, classic_checkpoint_name, commit_name
+from deltaberg.delta.log.log_path import checksum_name, classic_checkpoint_name, commit_name
 from deltaberg.delta.table import DeltaTable
 from deltaberg.storage import open_storage
 

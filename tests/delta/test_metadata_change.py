@@ -6,12 +6,12 @@ import dataclasses
 
 import pytest
 
-from deltaberg.delta.actions import Metadata
-from deltaberg.delta.column_mapping import MappingMode
+from deltaberg.delta.commit.metadata_change import check_metadata_change
 from deltaberg.delta.create_table import new_metadata
 from deltaberg.delta.errors import InvalidDeltaRequest
-from deltaberg.delta.metadata_change import check_metadata_change
-from deltaberg.delta.types import LongType, StructField, StructType
+from deltaberg.delta.log.actions import Metadata
+from deltaberg.delta.schema.column_mapping import MappingMode
+from deltaberg.delta.schema.types import LongType, StructField, StructType
 
 ROW_IDS = {
     "delta.rowTracking.materializedRowIdColumnName": "_id",

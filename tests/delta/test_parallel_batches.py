@@ -8,8 +8,8 @@ from collections.abc import Iterator
 import pyarrow as pa
 import pytest
 
-from deltaberg.delta import parallel_batches
-from deltaberg.delta.parallel_batches import in_order
+from deltaberg.delta.log import parallel_batches
+from deltaberg.delta.log.parallel_batches import in_order
 
 THREADS = 4
 

@@ -13,8 +13,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from deltaberg.delta.errors import CorruptLog, InvalidDeltaRequest, UnsupportedDeltaFeature
-from deltaberg.delta.partition_values import decode_partition_values, encode_partition_values
-from deltaberg.delta.types import (
+from deltaberg.delta.schema.partition_values import decode_partition_values, encode_partition_values
+from deltaberg.delta.schema.types import (
     BinaryType,
     BooleanType,
     ByteType,

@@ -9,7 +9,13 @@ import pyarrow as pa
 from hypothesis import given
 from hypothesis import strategies as st
 
-from deltaberg.delta.path_fingerprints import PathFingerprints, are_distinct, fingerprints, first_repeated, paths_among
+from deltaberg.delta.log.path_fingerprints import (
+    PathFingerprints,
+    are_distinct,
+    fingerprints,
+    first_repeated,
+    paths_among,
+)
 
 TEXTS = st.lists(st.text(max_size=100), min_size=1, max_size=20)
 

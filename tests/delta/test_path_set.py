@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from deltaberg.delta import path_set
-from deltaberg.delta.path_set import PathSet
+from deltaberg.delta.log import path_set
+from deltaberg.delta.log.path_set import PathSet
 
 PATHS = st.text(alphabet="ab/=é", max_size=12)
 

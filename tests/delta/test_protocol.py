@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from deltaberg.delta.errors import CorruptLog, UnsupportedDeltaFeature
-from deltaberg.delta.protocol import Protocol
-from deltaberg.delta.table_features import FEATURE_BY_NAME, FEATURES, FeatureKind, legacy_features
+from deltaberg.delta.protocol.protocol import Protocol
+from deltaberg.delta.protocol.table_features import FEATURE_BY_NAME, FEATURES, FeatureKind, legacy_features
 
 
 def parse(reader: object = 3, writer: object = 7, **features: object) -> Protocol:

@@ -4,12 +4,17 @@ from __future__ import annotations
 
 import pytest
 
-from deltaberg.delta.column_mapping import PHYSICAL_NAME, MappingMode
 from deltaberg.delta.create_table import new_metadata
 from deltaberg.delta.errors import InvalidDeltaRequest
-from deltaberg.delta.protocol import Protocol
-from deltaberg.delta.required_protocol import features_in_use, new_protocol, protocol_of_new_table, upgraded_protocol
-from deltaberg.delta.types import (
+from deltaberg.delta.protocol.protocol import Protocol
+from deltaberg.delta.protocol.required_protocol import (
+    features_in_use,
+    new_protocol,
+    protocol_of_new_table,
+    upgraded_protocol,
+)
+from deltaberg.delta.schema.column_mapping import PHYSICAL_NAME, MappingMode
+from deltaberg.delta.schema.types import (
     ArrayType,
     DeltaType,
     GeometryType,

@@ -11,14 +11,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from deltaberg.delta import row_tracking
-from deltaberg.delta.actions import DomainMetadata
 from deltaberg.delta.create_table import create_table, new_metadata
 from deltaberg.delta.errors import CorruptLog, InvalidDeltaRequest
+from deltaberg.delta.log.actions import DomainMetadata
+from deltaberg.delta.protocol import row_tracking
+from deltaberg.delta.schema.types import LongType, StructField, StructType
 from deltaberg.delta.snapshot import Snapshot
 from deltaberg.delta.table import DeltaTable
 from deltaberg.delta.transaction import begin_transaction
-from deltaberg.delta.types import LongType, StructField, StructType
 from deltaberg.storage import open_storage
 
 STORAGE = open_storage()

@@ -15,16 +15,13 @@ import pytest
 
 from deltaberg.bitmap import PositionBitmap
 from deltaberg.datafile import DataFileError
-from deltaberg.delta.column_mapping import MappingMode
 from deltaberg.delta.create_table import create_table, new_metadata
-from deltaberg.delta.deletion_vector import inline_descriptor
+from deltaberg.delta.deletion_vector.deletion_vector import inline_descriptor
 from deltaberg.delta.errors import CorruptDeletionVector, CorruptLog, InvalidDeltaRequest
 from deltaberg.delta.scan import scan
-from deltaberg.delta.schema import schema_to_json
-from deltaberg.delta.snapshot import Snapshot
-from deltaberg.delta.table import DeltaTable
-from deltaberg.delta.transaction import Transaction, begin_transaction
-from deltaberg.delta.types import (
+from deltaberg.delta.schema.column_mapping import MappingMode
+from deltaberg.delta.schema.schema import schema_to_json
+from deltaberg.delta.schema.types import (
     ArrayType,
     DeltaType,
     DoubleType,
@@ -37,6 +34,9 @@ from deltaberg.delta.types import (
     TimestampType,
     VoidType,
 )
+from deltaberg.delta.snapshot import Snapshot
+from deltaberg.delta.table import DeltaTable
+from deltaberg.delta.transaction import Transaction, begin_transaction
 from deltaberg.storage import open_storage
 from deltaberg.storage.errors import NotFound
 
@@ -392,7 +392,7 @@ CHAR = "__CHAR_VARCHAR_TYPE_STRING"
 def test_char_columns_are_padded_at_any_depth(
     root: Path, data_file: MakeFile, kind: DeltaType, sql: str, stored: list[object], read: list[object]
 ) -> None:
-    from deltaberg.delta.types import arrow_type
+    from deltaberg.delta.schema.types import arrow_type
 
     field = StructField(name="c", type=kind, metadata={CHAR: sql})
     transaction = create(root, field)

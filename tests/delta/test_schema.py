@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from deltaberg.delta.errors import CorruptLog, UnsupportedDeltaFeature
-from deltaberg.delta.schema import parse_schema, schema_to_json, walk_fields
-from deltaberg.delta.types import (
+from deltaberg.delta.schema.schema import parse_schema, schema_to_json, walk_fields
+from deltaberg.delta.schema.types import (
     ArrayType,
     BinaryType,
     BooleanType,

@@ -12,9 +12,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from deltaberg.delta.checkpoint import checkpoint_snapshot
-from deltaberg.delta.checkpoint_writer import CheckpointKind
-from deltaberg.delta.checksum import FileTotals
+from deltaberg.delta.checkpoint.checkpoint import checkpoint_snapshot
+from deltaberg.delta.checkpoint.checkpoint_writer import CheckpointKind
+from deltaberg.delta.checkpoint.checksum import FileTotals
 from deltaberg.delta.errors import CorruptLog, DeltaError
 from deltaberg.delta.snapshot import Snapshot
 from deltaberg.delta.table import DeltaTable

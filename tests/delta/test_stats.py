@@ -13,8 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from deltaberg.delta.stats import parse_stats, stats_from_struct, stats_type
-from deltaberg.delta.types import (
+from deltaberg.delta.schema.types import (
     ArrayType,
     BinaryType,
     BooleanType,
@@ -33,6 +32,7 @@ from deltaberg.delta.types import (
     VariantType,
     VoidType,
 )
+from deltaberg.delta.stats.stats import parse_stats, stats_from_struct, stats_type
 
 UTC = timezone.utc
 

@@ -8,8 +8,8 @@ import json
 
 import pyarrow as pa
 
-from deltaberg.delta.json_columns import EMBEDDED, PLAIN
-from deltaberg.delta.stats_json import record_count_text, stats_text
+from deltaberg.delta.stats.json_columns import EMBEDDED, PLAIN
+from deltaberg.delta.stats.stats_json import record_count_text, stats_text
 
 BOUNDS = pa.struct(
     [

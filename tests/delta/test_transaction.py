@@ -16,10 +16,10 @@ from deltaberg.bitmap import PositionBitmap
 from deltaberg.delta.create_table import create_table, new_metadata
 from deltaberg.delta.errors import DeltaConflict, InvalidDeltaRequest, UnsupportedDeltaFeature
 from deltaberg.delta.scan import scan
+from deltaberg.delta.schema.types import LongType, StringType, StructField, StructType
 from deltaberg.delta.snapshot import Snapshot
 from deltaberg.delta.table import DeltaTable
 from deltaberg.delta.transaction import Transaction, begin_transaction
-from deltaberg.delta.types import LongType, StringType, StructField, StructType
 from deltaberg.storage import open_storage
 
 STORAGE = open_storage()

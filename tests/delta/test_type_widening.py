@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from deltaberg.delta.actions import Metadata
 from deltaberg.delta.errors import CorruptLog, UnsupportedDeltaFeature
-from deltaberg.delta.schema import schema_to_json
-from deltaberg.delta.type_widening import TypeChange, is_widening, require_known_changes, type_changes
-from deltaberg.delta.types import IntegerType, LongType, StructField, StructType, parse_type_name
+from deltaberg.delta.log.actions import Metadata
+from deltaberg.delta.schema.schema import schema_to_json
+from deltaberg.delta.schema.type_widening import TypeChange, is_widening, require_known_changes, type_changes
+from deltaberg.delta.schema.types import IntegerType, LongType, StructField, StructType, parse_type_name
 
 WIDENINGS = """
 byte short|byte integer|byte long|short integer|short long|integer long|float double|byte double|short double

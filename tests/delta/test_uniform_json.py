@@ -11,9 +11,9 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from deltaberg.delta.stats import parse_stats, stats_type
-from deltaberg.delta.types import DecimalType, DoubleType, LongType, StringType, StructField, StructType
-from deltaberg.delta.uniform_json import read_uniform_objects
+from deltaberg.delta.schema.types import DecimalType, DoubleType, LongType, StringType, StructField, StructType
+from deltaberg.delta.stats.fast_path.uniform_json import read_uniform_objects
+from deltaberg.delta.stats.stats import parse_stats, stats_type
 
 BOUNDS = pa.struct(
     [

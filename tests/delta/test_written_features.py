@@ -9,9 +9,9 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
+from deltaberg.delta.protocol.table_features import FEATURES
+from deltaberg.delta.protocol.writer_requirements import NOT_WRITABLE
 from deltaberg.delta.table import DeltaTable
-from deltaberg.delta.table_features import FEATURES
-from deltaberg.delta.writer_requirements import NOT_WRITABLE
 from deltaberg.storage import open_storage
 from tests.delta_features import TABLES, FeatureTable, rows_here, write
 

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from deltaberg.delta import z85
+from deltaberg.delta.deletion_vector import z85
 
 
 def test_the_example_of_rfc_32() -> None:

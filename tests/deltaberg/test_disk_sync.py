@@ -13,7 +13,7 @@ import pytest
 from deltalake import write_deltalake
 
 import deltaberg
-from deltaberg.delta.checkpoint_writer import CheckpointKind
+from deltaberg.delta.checkpoint.checkpoint_writer import CheckpointKind
 from deltaberg.delta.table import DeltaTable
 from deltaberg.delta.transaction import begin_transaction
 from deltaberg.errors import CommitStateUnknown

@@ -10,8 +10,8 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from deltaberg.delta.commit_fingerprint import commit_fingerprint
-from deltaberg.delta.log_path import LogFile, LogFileKind, commit_name
+from deltaberg.delta.log.commit_fingerprint import commit_fingerprint
+from deltaberg.delta.log.log_path import LogFile, LogFileKind, commit_name
 from deltaberg.migrate.position import POSITION_KEY, Position, position_of
 from deltaberg.storage import open_storage
 

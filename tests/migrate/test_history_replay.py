@@ -15,10 +15,10 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from deltaberg.delta.schema import type_to_json
+from deltaberg.delta.schema.schema import type_to_json
+from deltaberg.delta.schema.types import TimestampNtzType
 from deltaberg.delta.table import DeltaTable
 from deltaberg.delta.transaction import Transaction, begin_transaction
-from deltaberg.delta.types import TimestampNtzType
 from deltaberg.errors import CommitStateUnknown, Conflict
 from deltaberg.iceberg.table import Table
 from deltaberg.migrate.convert import ConvertResult, convert

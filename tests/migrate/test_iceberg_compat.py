@@ -8,9 +8,9 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from deltaberg.delta import types as delta
-from deltaberg.delta.column_mapping import MappingMode
-from deltaberg.delta.iceberg_compat import IcebergCompat
+from deltaberg.delta.protocol.iceberg_compat import IcebergCompat
+from deltaberg.delta.schema import types as delta
+from deltaberg.delta.schema.column_mapping import MappingMode
 from deltaberg.errors import Unsupported
 from deltaberg.iceberg.create_table import create_table
 from deltaberg.iceberg.partition.partition_spec import PartitionField, PartitionSpec

@@ -12,8 +12,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from deltaberg.delta.actions import CommitInfo
-from deltaberg.delta.commit_provenance import CommitProvenance, read_provenance
+from deltaberg.delta.log.actions import CommitInfo
+from deltaberg.delta.log.commit_provenance import CommitProvenance, read_provenance
 from deltaberg.delta.table import DeltaTable
 from deltaberg.iceberg.schema.name_mapping import NAME_MAPPING_PROPERTY
 from deltaberg.iceberg.schema.schema import Schema

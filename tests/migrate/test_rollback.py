@@ -9,9 +9,9 @@ import pyarrow as pa
 import pytest
 
 import deltaberg
-from deltaberg.delta.create_in_parts import TableInParts
+from deltaberg.delta.commit.distributed_create import TableInParts
 from deltaberg.delta.create_table import new_metadata
-from deltaberg.delta.types import LongType, StructField, StructType
+from deltaberg.delta.schema.types import LongType, StructField, StructType
 from deltaberg.errors import Conflict, NotATable
 from deltaberg.migrate.convert import convert
 from deltaberg.storage import open_storage

@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from deltaberg.delta.schema import type_to_json
+from deltaberg.delta.schema.schema import type_to_json
 from deltaberg.iceberg.create_table import create_table
 from deltaberg.iceberg.manifest.live_files import data_files
 from deltaberg.iceberg.partition.partition_spec import UNPARTITIONED, PartitionField, PartitionSpec

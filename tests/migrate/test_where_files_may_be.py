@@ -20,7 +20,7 @@ import pyarrow as pa
 import pytest
 
 import deltaberg
-from deltaberg.delta.deletion_vector import inline_descriptor
+from deltaberg.delta.deletion_vector.deletion_vector import inline_descriptor
 from deltaberg.iceberg.manifest.live_files import data_files
 from deltaberg.iceberg.table import Table
 from deltaberg.migrate.source import open_source

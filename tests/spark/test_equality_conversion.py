@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from deltaberg.delta.deletion_vector import descriptors, read_deletion_vector
+from deltaberg.delta.deletion_vector.deletion_vector import descriptors, read_deletion_vector
 from deltaberg.iceberg.schema.schema import Schema
 from deltaberg.iceberg.schema.types import LongType, NestedField, StringType
 from deltaberg.migrate import delta_target

@@ -14,9 +14,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from deltaberg.delta.checkpoint import checkpoint_snapshot
-from deltaberg.delta.create_in_parts import TableInParts
-from deltaberg.delta.deletion_vector import DeletionVectorDescriptor, read_blobs
+from deltaberg.delta.checkpoint.checkpoint import checkpoint_snapshot
+from deltaberg.delta.commit.distributed_create import TableInParts
+from deltaberg.delta.deletion_vector.deletion_vector import DeletionVectorDescriptor, read_blobs
 from deltaberg.delta.table import DeltaTable
 from deltaberg.errors import Conflict, DeltabergError, EngineFailed, UsageError
 from deltaberg.iceberg.manifest.live_files import data_files, delete_files

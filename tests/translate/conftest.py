@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from deltaberg.delta import types as delta
+from deltaberg.delta.schema import types as delta
 from deltaberg.iceberg.schema import types as ice
 from deltaberg.iceberg.schema.schema import Schema
 

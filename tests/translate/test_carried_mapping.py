@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from deltaberg.delta.column_mapping import MappingMode
+from deltaberg.delta.schema.column_mapping import MappingMode
 from deltaberg.translate.carried_mapping import MAPPING_KEY, CarriedMapping
 
 

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from deltaberg.delta.add_path import location_array
+from deltaberg.delta.log.add_path import location_array
 from deltaberg.translate.data_files import encode_paths
 
 segment = st.text(st.characters(codec="utf-8", exclude_characters="\0/"), min_size=1, max_size=12).filter(

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pyarrow as pa
 
-from deltaberg.delta.deletion_vector import DeletionVectorDescriptor
+from deltaberg.delta.deletion_vector.deletion_vector import DeletionVectorDescriptor
 from deltaberg.iceberg.deletes.delete_index import FILE_PATH_ID
 from deltaberg.iceberg.manifest.file_entries import check_added
 from deltaberg.iceberg.manifest.metrics import metric

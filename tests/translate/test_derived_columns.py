@@ -11,8 +11,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from deltaberg.delta import types as delta
-from deltaberg.delta.column_mapping import MappingMode
+from deltaberg.delta.schema import types as delta
+from deltaberg.delta.schema.column_mapping import MappingMode
 from deltaberg.iceberg.partition.partition_spec import PartitionField, PartitionSpec
 from deltaberg.iceberg.partition.transforms import parse_transform
 from deltaberg.iceberg.schema import types as ice

@@ -5,11 +5,11 @@ from typing import Any
 
 import pytest
 
-from deltaberg.delta import types as delta
-from deltaberg.delta.actions import Metadata
-from deltaberg.delta.column_mapping import ColumnMapping
-from deltaberg.delta.protocol import Protocol
-from deltaberg.delta.schema import schema_to_json
+from deltaberg.delta.log.actions import Metadata
+from deltaberg.delta.protocol.protocol import Protocol
+from deltaberg.delta.schema import types as delta
+from deltaberg.delta.schema.column_mapping import ColumnMapping
+from deltaberg.delta.schema.schema import schema_to_json
 from deltaberg.translate.field_ids import assigned_ids, declared_ids, mapped_schema
 
 

@@ -8,7 +8,7 @@ import pyarrow as pa
 import pytest
 
 from deltaberg.datafile import FileField, file_fields
-from deltaberg.delta import types as delta
+from deltaberg.delta.schema import types as delta
 from deltaberg.iceberg.schema import types as ice
 from deltaberg.iceberg.schema.name_mapping import NameMapping
 from deltaberg.translate import codes

@@ -2,10 +2,10 @@ from __future__ import annotations
 
 import pytest
 
-from deltaberg.delta.actions import DomainMetadata
 from deltaberg.delta.errors import CorruptLog
-from deltaberg.delta.protocol import Protocol
-from deltaberg.delta.table_properties import TableProperties
+from deltaberg.delta.log.actions import DomainMetadata
+from deltaberg.delta.protocol.protocol import Protocol
+from deltaberg.delta.protocol.table_properties import TableProperties
 from deltaberg.translate.lineage import (
     DOMAIN,
     delta_lineage,

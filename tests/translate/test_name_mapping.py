@@ -6,7 +6,7 @@ from typing import Any
 import pyarrow as pa
 
 from deltaberg.datafile import file_fields
-from deltaberg.delta import types as delta
+from deltaberg.delta.schema import types as delta
 from deltaberg.translate.field_ids import assigned_ids
 from deltaberg.translate.name_mapping import delta_to_name_mapping
 

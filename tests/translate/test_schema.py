@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from deltaberg.delta import types as delta
-from deltaberg.delta.column_mapping import COLUMN_ID, NESTED_IDS, PHYSICAL_NAME, MappingMode
+from deltaberg.delta.schema import types as delta
+from deltaberg.delta.schema.column_mapping import COLUMN_ID, NESTED_IDS, PHYSICAL_NAME, MappingMode
 from deltaberg.iceberg.schema import types as ice
 from deltaberg.iceberg.schema.schema import Schema
 from deltaberg.translate import codes

@@ -11,8 +11,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from deltaberg.delta import types as delta
-from deltaberg.delta.types import arrow_type
+from deltaberg.delta.schema import types as delta
+from deltaberg.delta.schema.types import arrow_type
 from deltaberg.iceberg.manifest.data_file import DATA_FILE_SCHEMA
 from deltaberg.iceberg.manifest.metrics import metric, metric_ids, metric_map
 from deltaberg.iceberg.schema import types as ice

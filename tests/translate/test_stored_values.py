@@ -6,7 +6,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from deltaberg.delta import types as delta
+from deltaberg.delta.schema import types as delta
 from deltaberg.translate.stored_values import int96_may_overflow, rebase_may_matter
 
 COUNT = pa.array([10], pa.int64())

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from deltaberg.delta import types as delta
+from deltaberg.delta.schema import types as delta
 from deltaberg.iceberg.schema import types as ice
 from deltaberg.translate.type_changes import TypeChange, delta_can_widen, iceberg_can_promote, widening_chain
 

@@ -2,8 +2,8 @@ from __future__ import annotations
 
 import pytest
 
-from deltaberg.delta import types as delta
-from deltaberg.delta.types import arrow_type as delta_arrow
+from deltaberg.delta.schema import types as delta
+from deltaberg.delta.schema.types import arrow_type as delta_arrow
 from deltaberg.iceberg.schema import types as ice
 from deltaberg.iceberg.schema.types import arrow_type as iceberg_arrow
 from deltaberg.translate.types import (

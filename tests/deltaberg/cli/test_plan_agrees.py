@@ -13,7 +13,7 @@ import deltalake
 import pyarrow as pa
 import pytest
 
-from deltaberg.delta.log_path import commit_name
+from deltaberg.delta.log.log_path import commit_name
 
 ORIGINAL = {"delta": "orders", "iceberg": "items"}
 

@@ -1,0 +1,1 @@
+"""Checkpoints, the last-checkpoint file and Version Checksums."""

@@ -1,0 +1,1 @@
+"""Deletion Vectors: descriptor, file format and inline encoding."""

@@ -1,0 +1,1 @@
+"""Schema Serialization Format, Column Mapping, Type Widening and Partition Value Serialization."""
