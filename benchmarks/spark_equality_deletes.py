@@ -33,7 +33,7 @@ from deltaberg.iceberg.schema.schema import Schema
 from deltaberg.iceberg.schema.types import LongType, NestedField, StringType
 from deltaberg.iceberg.table import Table
 from deltaberg.migrate.spark.equality_deletes import Limits, resolve_equality_deletes
-from deltaberg.migrate.spark.work import SparkWork
+from deltaberg.migrate.spark.tasks import SparkWork
 from deltaberg.storage import open_storage
 
 FILES, DELETE_FILES = 8, 4

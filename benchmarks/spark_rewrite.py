@@ -26,7 +26,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from deltaberg.migrate.spark.conversion import convert
+from deltaberg.migrate.spark.api import convert
 
 COLUMNS = [
     ("id", "long", pa.int64()),

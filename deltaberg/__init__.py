@@ -23,9 +23,9 @@ if TYPE_CHECKING:
     from deltaberg.migrate.convert import ConvertResult
     from deltaberg.migrate.history import HistoryReport
     from deltaberg.migrate.inspection import Inspection
-    from deltaberg.migrate.plan_document import Plan
+    from deltaberg.migrate.plan_report import Plan
     from deltaberg.migrate.rollback import RollbackReport
-    from deltaberg.migrate.verify import VerifyReport
+    from deltaberg.migrate.verify.verify import VerifyReport
     from deltaberg.table_scan import TableScan
     from deltaberg.translate.options import ConvertOptions
 
@@ -72,9 +72,9 @@ _HOMES = {
     "deltaberg.migrate.convert": ("ConvertResult",),
     "deltaberg.migrate.history": ("HistoryReport",),
     "deltaberg.migrate.inspection": ("Inspection",),
-    "deltaberg.migrate.plan_document": ("Plan",),
+    "deltaberg.migrate.plan_report": ("Plan",),
     "deltaberg.migrate.rollback": ("RollbackReport",),
-    "deltaberg.migrate.verify": ("VerifyReport",),
+    "deltaberg.migrate.verify.verify": ("VerifyReport",),
     "deltaberg.table_scan": ("TableScan",),
     "deltaberg.translate.options": ("ConvertOptions",),
 }

@@ -22,13 +22,13 @@ from deltaberg.migrate.history import HistoryReport
 from deltaberg.migrate.history import history as list_history
 from deltaberg.migrate.inspection import Inspection, inspect_table
 from deltaberg.migrate.plan import plan as make_plan
-from deltaberg.migrate.plan_document import Plan
+from deltaberg.migrate.plan_report import Plan
 from deltaberg.migrate.refusal import Refused, refusing_unopened
 from deltaberg.migrate.rollback import RollbackReport
 from deltaberg.migrate.rollback import rollback as take_back
 from deltaberg.migrate.source import Source, TableFormat, open_source
-from deltaberg.migrate.verify import VerifyReport
-from deltaberg.migrate.verify import verify as compare
+from deltaberg.migrate.verify.verify import VerifyReport
+from deltaberg.migrate.verify.verify import verify as compare
 from deltaberg.moment import moment_ms
 from deltaberg.storage import absolute_location, canonical_location, open_storage
 from deltaberg.table_scan import TableScan, scan_source

@@ -17,7 +17,7 @@ from typing import Any, Final, Literal
 from deltaberg.errors import UsageError
 from deltaberg.keywords import check_keywords, nearest
 from deltaberg.migrate.source import TableFormat
-from deltaberg.migrate.spark.many_tables import TableRequest, Verification
+from deltaberg.migrate.spark.batch import TableRequest, Verification
 from deltaberg.moment import moment_ms
 from deltaberg.storage import absolute_location
 from deltaberg.translate.options import ConvertOptions, OptionKeywords, option_types

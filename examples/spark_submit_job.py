@@ -21,7 +21,7 @@ from collections.abc import Sequence
 
 from deltaberg.errors import DeltabergError
 from deltaberg.migrate.spark import convert_many
-from deltaberg.migrate.spark.many_tables import AT_ONCE, TableOutcome, TableRequest
+from deltaberg.migrate.spark.batch import AT_ONCE, TableOutcome, TableRequest
 from deltaberg.migrate.spark.session import spark_session
 from deltaberg.storage import absolute_location, open_storage
 from deltaberg.tables_file import read_tables

@@ -11,29 +11,29 @@ from typing import TYPE_CHECKING, Any
 
 from deltaberg.delta.log.log_path import commit_name, log_folder
 from deltaberg.errors import CommitStateUnknown, Conflict
-from deltaberg.migrate.delta_entries import HIDDEN_FOLDER
-from deltaberg.migrate.delta_replay import DeltaReplay
-from deltaberg.migrate.delta_target import DeltaDesign
-from deltaberg.migrate.delta_writer import DeltaWriter, WrittenDelta
 from deltaberg.migrate.engine import Engine, LocalEngine, PartsOfSource, Progress, engine_of
-from deltaberg.migrate.held_files import repair_hint, require_files
-from deltaberg.migrate.held_position import HeldPosition, held_position
-from deltaberg.migrate.iceberg_replay import IcebergReplay
-from deltaberg.migrate.iceberg_target import IcebergDesign
-from deltaberg.migrate.iceberg_writer import IcebergWriter, WrittenIceberg
-from deltaberg.migrate.interrupted import what_stands
-from deltaberg.migrate.leftovers import delete_all_runs, delete_dead_runs, end_run
-from deltaberg.migrate.locations import join
 from deltaberg.migrate.plan import PreparedPlan, check_request, describe_source, nothing_to_do, prepare
-from deltaberg.migrate.plan_document import Plan, PlanItem, items_of
-from deltaberg.migrate.position import Position, position_of
-from deltaberg.migrate.recording_storage import RecordingStorage
+from deltaberg.migrate.plan_report import Plan, PlanItem, items_of
 from deltaberg.migrate.refusal import STOPS_AT_SOURCE, Refused, refused_by_source
-from deltaberg.migrate.run_document import RunId, at_work, put_run_document
 from deltaberg.migrate.source import DeltaSource, IcebergSource, Source, TableFormat, naming_target
-from deltaberg.migrate.target_root import target_root
-from deltaberg.migrate.target_state import Begun, options_text, plan_prefix, target_state
-from deltaberg.migrate.unfinished_creation import clear_unfinished
+from deltaberg.migrate.target.current_files import repair_hint, require_files
+from deltaberg.migrate.target.existing_target import HeldPosition, held_position
+from deltaberg.migrate.target.interrupted_conversion import what_stands
+from deltaberg.migrate.target.interrupted_create import clear_unfinished
+from deltaberg.migrate.target.locations import join
+from deltaberg.migrate.target.orphans import delete_all_runs, delete_dead_runs, end_run
+from deltaberg.migrate.target.run_document import RunId, at_work, put_run_document
+from deltaberg.migrate.target.target_root import target_root
+from deltaberg.migrate.target.target_state import Begun, options_text, plan_prefix, target_state
+from deltaberg.migrate.target.undo_storage import RecordingStorage
+from deltaberg.migrate.target.watermark import Position, position_of
+from deltaberg.migrate.to_delta.design import DeltaDesign
+from deltaberg.migrate.to_delta.entries import HIDDEN_FOLDER
+from deltaberg.migrate.to_delta.replay import DeltaReplay
+from deltaberg.migrate.to_delta.writer import DeltaWriter, WrittenDelta
+from deltaberg.migrate.to_iceberg.design import IcebergDesign
+from deltaberg.migrate.to_iceberg.replay import IcebergReplay
+from deltaberg.migrate.to_iceberg.writer import IcebergWriter, WrittenIceberg
 from deltaberg.storage import StorageError
 from deltaberg.translate import codes
 from deltaberg.translate.findings import Finding

@@ -7,18 +7,18 @@ from contextlib import AbstractContextManager, nullcontext
 from typing import TYPE_CHECKING, Protocol
 
 from deltaberg.iceberg.deletes.resolved_deletes import DeletedByKey
-from deltaberg.migrate.check import Check
-from deltaberg.migrate.delta_files import DeltaFileReader
-from deltaberg.migrate.delta_survey import DeltaSurvey
-from deltaberg.migrate.delta_writer import DeltaWriter, WrittenDelta
-from deltaberg.migrate.iceberg_survey import IcebergSurvey, SurveyRequest
-from deltaberg.migrate.iceberg_writer import IcebergWriter, WrittenIceberg
-from deltaberg.migrate.recording_storage import RecordingStorage
-from deltaberg.migrate.rewrite import InThisProcess, RewriteRunner
-from deltaberg.migrate.snapshot_line import SnapshotLine
+from deltaberg.migrate.files.rewrite import InThisProcess, RewriteRunner
 from deltaberg.migrate.source import IcebergSource, Source
-from deltaberg.migrate.verify_rows import rows_check
-from deltaberg.migrate.verify_tables import ChosenOptions
+from deltaberg.migrate.target.undo_storage import RecordingStorage
+from deltaberg.migrate.to_delta.ancestry import SnapshotLine
+from deltaberg.migrate.to_delta.survey import DeltaSurvey
+from deltaberg.migrate.to_delta.writer import DeltaWriter, WrittenDelta
+from deltaberg.migrate.to_iceberg.source_files import DeltaFileReader
+from deltaberg.migrate.to_iceberg.survey import IcebergSurvey, SurveyRequest
+from deltaberg.migrate.to_iceberg.writer import IcebergWriter, WrittenIceberg
+from deltaberg.migrate.verify.check import Check
+from deltaberg.migrate.verify.rows import rows_check
+from deltaberg.migrate.verify.tables import ChosenOptions
 from deltaberg.translate.options import ConvertOptions
 
 if TYPE_CHECKING:
@@ -106,8 +106,8 @@ def rows_checker(name: str, session: SparkSession | None = None, *, progress: Pr
     if name != "spark" and session is None:
         return rows_check
     from deltaberg.migrate.spark.session import spark_session
+    from deltaberg.migrate.spark.tasks import SparkWork
     from deltaberg.migrate.spark.verify_rows import spark_rows_check
-    from deltaberg.migrate.spark.work import SparkWork
 
     work = SparkWork(spark_session(session))
     return spark_rows_check(

@@ -9,8 +9,8 @@ from typing import Any, Final
 
 from deltaberg.delta.log.actions import CommitInfo
 from deltaberg.errors import UsageError
-from deltaberg.migrate.position import POSITION_KEY, SOURCE_VERSION_KEY
 from deltaberg.migrate.source import DeltaSource, IcebergSource, Source
+from deltaberg.migrate.target.watermark import POSITION_KEY, SOURCE_VERSION_KEY
 
 # By Delta Spark, then by delta-rs; what a MERGE counts is named apart by both.
 _ADDED_FILES: Final = (

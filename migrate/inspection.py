@@ -16,7 +16,7 @@ from deltaberg.iceberg.manifest.data_file import EQUALITY_DELETES
 from deltaberg.iceberg.manifest.live_files import data_files, delete_files
 from deltaberg.iceberg.partition.transforms import VoidTransform
 from deltaberg.iceberg.schema.types import type_name as iceberg_type_name
-from deltaberg.migrate.outside_files import (
+from deltaberg.migrate.files.outside_files import (
     count_files,
     count_metadata_files,
     count_sidecars,
@@ -24,9 +24,9 @@ from deltaberg.migrate.outside_files import (
     outside_findings,
     outside_of,
 )
-from deltaberg.migrate.plan_document import PlanItem, items_of
-from deltaberg.migrate.position import Position
+from deltaberg.migrate.plan_report import PlanItem, items_of
 from deltaberg.migrate.source import DeltaSource, IcebergSource, Source
+from deltaberg.migrate.target.watermark import Position
 from deltaberg.translate.partitioning import field_text
 from deltaberg.translate.properties import shown_properties
 

@@ -9,20 +9,20 @@ from typing import TYPE_CHECKING, Any, Final
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from deltaberg.errors import UsageError
-from deltaberg.migrate.delta_survey import survey_delta
-from deltaberg.migrate.delta_target import DeltaDesign, design_delta
 from deltaberg.migrate.engine import LocalEngine, PartsOfSource, engine_of
-from deltaberg.migrate.file_count import DISTRIBUTE_FROM, stated_files
-from deltaberg.migrate.footers import Progress, silent
-from deltaberg.migrate.iceberg_survey import survey_iceberg
-from deltaberg.migrate.iceberg_target import IcebergDesign, design_iceberg
-from deltaberg.migrate.plan_document import Plan, items_of
-from deltaberg.migrate.position import position_of
+from deltaberg.migrate.files.footers import Progress, silent
+from deltaberg.migrate.files.rewrite import LOCAL_LIMIT_BYTES
+from deltaberg.migrate.plan_report import Plan, items_of
 from deltaberg.migrate.refusal import STOPS_AT_SOURCE, refused_by_source
-from deltaberg.migrate.rewrite import LOCAL_LIMIT_BYTES
 from deltaberg.migrate.source import DeltaSource, IcebergSource, Source, TableFormat, naming_target
-from deltaberg.migrate.target_root import target_root
-from deltaberg.migrate.target_state import target_state
+from deltaberg.migrate.target.file_count import DISTRIBUTE_FROM, stated_files
+from deltaberg.migrate.target.target_root import target_root
+from deltaberg.migrate.target.target_state import target_state
+from deltaberg.migrate.target.watermark import position_of
+from deltaberg.migrate.to_delta.design import DeltaDesign, design_delta
+from deltaberg.migrate.to_delta.survey import survey_delta
+from deltaberg.migrate.to_iceberg.design import IcebergDesign, design_iceberg
+from deltaberg.migrate.to_iceberg.survey import survey_iceberg
 from deltaberg.translate import codes
 from deltaberg.translate.findings import Finding
 from deltaberg.translate.options import ConvertOptions

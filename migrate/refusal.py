@@ -10,9 +10,9 @@ from deltaberg.datafile.errors import DataFileError
 from deltaberg.delta.errors import CorruptDeletionVector, CorruptLog
 from deltaberg.errors import DeltabergError, NotATable, Unsupported, error_context
 from deltaberg.iceberg.errors import CorruptMetadata
-from deltaberg.migrate.plan_document import Plan, items_of
+from deltaberg.migrate.plan_report import Plan, items_of
 from deltaberg.migrate.source import TableFormat
-from deltaberg.migrate.target_root import usual_root
+from deltaberg.migrate.target.target_root import usual_root
 from deltaberg.storage.errors import LocationRefused, NotFound, UnusableLocation
 from deltaberg.translate import codes, location_codes, source_codes
 from deltaberg.translate.findings import Code, Finding

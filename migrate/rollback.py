@@ -24,14 +24,14 @@ from deltaberg.delta.log.log_path import (
 )
 from deltaberg.errors import Conflict, NotATable, UsageError
 from deltaberg.iceberg.metadata.metadata_location import METADATA_FOLDER, VERSION_HINT, is_metadata_file
-from deltaberg.migrate.delta_entries import HIDDEN_FOLDER
-from deltaberg.migrate.held_position import HeldPosition, held_position
-from deltaberg.migrate.leftovers import delete_abandoned, files_of_runs, own_folders
-from deltaberg.migrate.locations import join
-from deltaberg.migrate.run_document import RunDocument, RunId, put_run_document, run_documents
 from deltaberg.migrate.source import TableFormat
-from deltaberg.migrate.target_root import ICEBERG_FOLDER
-from deltaberg.migrate.unfinished_creation import VECTORS_FOLDER
+from deltaberg.migrate.target.existing_target import HeldPosition, held_position
+from deltaberg.migrate.target.interrupted_create import VECTORS_FOLDER
+from deltaberg.migrate.target.locations import join
+from deltaberg.migrate.target.orphans import delete_abandoned, files_of_runs, own_folders
+from deltaberg.migrate.target.run_document import RunDocument, RunId, put_run_document, run_documents
+from deltaberg.migrate.target.target_root import ICEBERG_FOLDER
+from deltaberg.migrate.to_delta.entries import HIDDEN_FOLDER
 from deltaberg.storage import Storage, StorageError
 
 _FIRST_METADATA = ("v1.metadata.json", "v1.gz.metadata.json")

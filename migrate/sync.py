@@ -17,22 +17,22 @@ from deltaberg.delta.table import DeltaTable
 from deltaberg.errors import CommitStateUnknown, Conflict
 from deltaberg.iceberg.table import Table
 from deltaberg.migrate.convert import ConvertResult, convert
-from deltaberg.migrate.delta_sync import DeltaSync
-from deltaberg.migrate.delta_sync import design_increment as to_delta
-from deltaberg.migrate.delta_writer import DeltaWriter, WrittenDelta
 from deltaberg.migrate.engine import Progress
-from deltaberg.migrate.held_position import HeldPosition, held_position, require_same_past
-from deltaberg.migrate.iceberg_sync import design_increment as to_iceberg
-from deltaberg.migrate.iceberg_sync import write_increment
-from deltaberg.migrate.iceberg_writer import IcebergWriter, WrittenIceberg
 from deltaberg.migrate.plan import check_request, describe_source
-from deltaberg.migrate.plan_document import Plan, items_of
-from deltaberg.migrate.position import Position, position_of
-from deltaberg.migrate.recording_storage import RecordingStorage
+from deltaberg.migrate.plan_report import Plan, items_of
 from deltaberg.migrate.refusal import STOPS_AT_SOURCE, Refused, refused_by_source
-from deltaberg.migrate.run_document import RunId
 from deltaberg.migrate.source import DeltaSource, IcebergSource, Source, TableFormat, naming_target
-from deltaberg.migrate.target_root import target_root
+from deltaberg.migrate.target.existing_target import HeldPosition, held_position, require_same_past
+from deltaberg.migrate.target.run_document import RunId
+from deltaberg.migrate.target.target_root import target_root
+from deltaberg.migrate.target.undo_storage import RecordingStorage
+from deltaberg.migrate.target.watermark import Position, position_of
+from deltaberg.migrate.to_delta.sync import DeltaSync
+from deltaberg.migrate.to_delta.sync import design_increment as to_delta
+from deltaberg.migrate.to_delta.writer import DeltaWriter, WrittenDelta
+from deltaberg.migrate.to_iceberg.sync import design_increment as to_iceberg
+from deltaberg.migrate.to_iceberg.sync import write_increment
+from deltaberg.migrate.to_iceberg.writer import IcebergWriter, WrittenIceberg
 from deltaberg.translate.findings import Finding
 from deltaberg.translate.options import ConvertOptions
 

@@ -19,7 +19,7 @@ from deltaberg.errors import DeltabergError, UsageError, error_context
 from deltaberg.iceberg.manifest.live_files import data_files
 from deltaberg.iceberg.table import Table
 from deltaberg.migrate.source import TableFormat, open_source
-from deltaberg.migrate.spark.many_tables import TableRequest
+from deltaberg.migrate.spark.batch import TableRequest
 from deltaberg.redaction import has_secret, hide_options, redacted, redacted_json
 from deltaberg.storage import StorageError, absolute_location, open_storage
 from deltaberg.tables_file import read_tables

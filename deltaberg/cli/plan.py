@@ -15,8 +15,8 @@ from deltaberg.errors import Unsupported
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from deltaberg.migrate.footer_count import FooterCount
-    from deltaberg.migrate.plan_document import Plan
+    from deltaberg.migrate.files.footer_count import FooterCount
+    from deltaberg.migrate.plan_report import Plan
 
 _STYLES = {"info": "dim", "warning": "yellow", "rewrite": "cyan", "refuse": "bold red"}
 _ORDER = ("refuse", "rewrite", "warning", "info")

@@ -12,7 +12,7 @@ from deltaberg.errors import VerificationFailed
 from deltaberg.redaction import redacted
 
 if TYPE_CHECKING:
-    from deltaberg.migrate.verify import VerifyReport
+    from deltaberg.migrate.verify.verify import VerifyReport
 
 EngineName = Literal["local", "spark"]
 TargetTable = Annotated[str, typer.Argument(help="The table made from it.", metavar="TARGET", show_default=False)]

@@ -3,8 +3,7 @@
 Every function takes a SparkSession; the types of requests and results stand in their modules.
 """
 
-from deltaberg.migrate.spark.conversion import convert
-from deltaberg.migrate.spark.many_tables import convert_many
-from deltaberg.migrate.spark.verification import verify
+from deltaberg.migrate.spark.api import convert, verify
+from deltaberg.migrate.spark.batch import convert_many
 
 __all__ = ["convert", "convert_many", "verify"]

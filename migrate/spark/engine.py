@@ -9,16 +9,16 @@ from typing import TYPE_CHECKING
 
 from deltaberg.iceberg.deletes.resolved_deletes import DeletedByKey
 from deltaberg.migrate.engine import PartsOfSource, Progress
-from deltaberg.migrate.locations import join
-from deltaberg.migrate.recording_storage import RecordingStorage
-from deltaberg.migrate.rewrite import RewriteRunner
+from deltaberg.migrate.files.rewrite import RewriteRunner
 from deltaberg.migrate.source import IcebergSource, Source
-from deltaberg.migrate.spark.distribution import PartSettings, distributed
 from deltaberg.migrate.spark.equality_deletes import resolve_equality_deletes
 from deltaberg.migrate.spark.rewrite_files import InSparkTasks
 from deltaberg.migrate.spark.session import spark_session
+from deltaberg.migrate.spark.splits import PartSettings, distributed
 from deltaberg.migrate.spark.staging import Staging
-from deltaberg.migrate.spark.work import SparkWork
+from deltaberg.migrate.spark.tasks import SparkWork
+from deltaberg.migrate.target.locations import join
+from deltaberg.migrate.target.undo_storage import RecordingStorage
 from deltaberg.translate.options import ConvertOptions
 
 if TYPE_CHECKING:

@@ -28,10 +28,9 @@ from deltaberg.iceberg.manifest.live_files import live_manifests
 from deltaberg.iceberg.manifest.manifest_list import ManifestContent
 from deltaberg.iceberg.metadata.snapshot import Snapshot
 from deltaberg.iceberg.table import Table
-from deltaberg.migrate.locations import join
 from deltaberg.migrate.spark.equality_tasks import KEY_SCHEMA, EqualityTasks, equality_index
 from deltaberg.migrate.spark.staged_positions import FileList, PositionsWriter, StagedList, StagedPositions
-from deltaberg.migrate.spark.work import (
+from deltaberg.migrate.spark.tasks import (
     RESULT_COLUMNS,
     Attempt,
     SparkWork,
@@ -41,6 +40,7 @@ from deltaberg.migrate.spark.work import (
     result_batch,
     units_in,
 )
+from deltaberg.migrate.target.locations import join
 
 HELD_KEYS: Final = 2_000_000
 """Up to so many delete keys a task holds in memory (about 200 bytes each while they are sorted)."""

@@ -27,9 +27,9 @@ from deltaberg.iceberg.manifest.manifest_list import ManifestFile
 from deltaberg.iceberg.metadata.snapshot import Snapshot
 from deltaberg.iceberg.scan.scan_task import TASK_COLUMNS, DataFileTask, tasks
 from deltaberg.iceberg.table import Table
-from deltaberg.migrate.locations import join
 from deltaberg.migrate.spark.staged_positions import FileList, PositionsWriter
-from deltaberg.migrate.spark.work import Attempt
+from deltaberg.migrate.spark.tasks import Attempt
+from deltaberg.migrate.target.locations import join
 
 KEY_SCHEMA: Final = pa.schema(
     [

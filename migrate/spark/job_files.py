@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from contextlib import suppress
 
-from deltaberg.migrate.locations import join
-from deltaberg.migrate.recording_storage import RecordingStorage
+from deltaberg.migrate.target.locations import join
+from deltaberg.migrate.target.undo_storage import RecordingStorage
 from deltaberg.storage import StorageError
 
 

@@ -12,11 +12,11 @@ import pyarrow as pa
 from deltaberg.bitmap import PositionBitmap
 from deltaberg.datafile.parquet_writer import WrittenFiles
 from deltaberg.errors import DeltabergError, EngineFailed
-from deltaberg.migrate.locations import join
-from deltaberg.migrate.recording_storage import RecordingStorage
-from deltaberg.migrate.rewrite import NEEDED_COLUMNS, FileRewrite, RewriteUnit
+from deltaberg.migrate.files.rewrite import NEEDED_COLUMNS, FileRewrite, RewriteUnit
 from deltaberg.migrate.spark.session import parallelism
-from deltaberg.migrate.spark.work import Attempt, SparkWork
+from deltaberg.migrate.spark.tasks import Attempt, SparkWork
+from deltaberg.migrate.target.locations import join
+from deltaberg.migrate.target.undo_storage import RecordingStorage
 from deltaberg.storage import Storage, StorageError
 
 WAVE_BYTES: Final = 1 << 40

@@ -16,11 +16,11 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from deltaberg.bitmap import PositionBitmap
-from deltaberg.migrate.locations import join
-from deltaberg.migrate.recording_storage import RecordingStorage
-from deltaberg.migrate.rewrite import NO_DELETES
-from deltaberg.migrate.rewrite_queue import Rewritten
-from deltaberg.migrate.run_document import RunId
+from deltaberg.migrate.files.rewrite import NO_DELETES
+from deltaberg.migrate.files.rewrite_queue import Rewritten
+from deltaberg.migrate.target.locations import join
+from deltaberg.migrate.target.run_document import RunId
+from deltaberg.migrate.target.undo_storage import RecordingStorage
 from deltaberg.storage import Storage, StorageError
 
 STAGING_FOLDER: Final = "staging-"

@@ -20,11 +20,11 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from deltaberg.errors import error_context
-from deltaberg.migrate.check import Check
 from deltaberg.migrate.source import Source
 from deltaberg.migrate.spark.session import parallelism
-from deltaberg.migrate.spark.work import Attempt, Done, SparkWork, TaskProgress
-from deltaberg.migrate.verify_rows import (
+from deltaberg.migrate.spark.tasks import Attempt, Done, SparkWork, TaskProgress
+from deltaberg.migrate.verify.check import Check
+from deltaberg.migrate.verify.rows import (
     SHOWN_ROWS,
     Sums,
     common_columns,
@@ -32,7 +32,7 @@ from deltaberg.migrate.verify_rows import (
     multiset_difference,
     shown_rows,
 )
-from deltaberg.migrate.verify_tables import ChosenOptions, FileRows, file_locations, listed_files
+from deltaberg.migrate.verify.tables import ChosenOptions, FileRows, file_locations, listed_files
 from deltaberg.translate.row_hash import USUAL_KEY, Hashes, HashKey, column_hashes, row_hashes
 
 TASK_BYTES: Final = 256 << 20

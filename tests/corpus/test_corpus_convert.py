@@ -12,7 +12,7 @@ from typing import Any, Final
 
 import pyarrow.parquet as pq
 
-from deltaberg.migrate.plan_document import Plan
+from deltaberg.migrate.plan_report import Plan
 from deltaberg.translate.codes import ALL_CODES
 
 DOCUMENT: Final = set(Plan(source={}, target={}).to_json())

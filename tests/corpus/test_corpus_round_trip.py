@@ -15,7 +15,7 @@ from deltaberg.iceberg.partition.transforms import IdentityTransform
 from deltaberg.migrate.convert import convert
 from deltaberg.migrate.inspection import inspect_table
 from deltaberg.migrate.source import DeltaSource, Source, open_source
-from deltaberg.migrate.verify import verify
+from deltaberg.migrate.verify.verify import verify
 from deltaberg.storage import open_storage
 
 # Its own statistics state no nulls for a column of nulls.

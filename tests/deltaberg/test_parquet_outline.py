@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from deltaberg.datafile.parquet_footer import footer_bytes
 from deltaberg.datafile.parquet_outline import FooterForm, outline_of
-from deltaberg.migrate.file_facts import FactsReader, read_facts
+from deltaberg.migrate.files.file_layout import FactsReader, read_facts
 from deltaberg.storage import open_storage
 
 SPARK = b"org.apache.spark.version"

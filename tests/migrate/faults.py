@@ -19,10 +19,10 @@ from deltaberg.errors import DeltabergError, NotATable
 from deltaberg.iceberg.manifest.data_file import EQUALITY_DELETES
 from deltaberg.iceberg.table import Table
 from deltaberg.migrate.convert import ConvertResult, convert
-from deltaberg.migrate.held_position import held_position
 from deltaberg.migrate.rollback import rollback
 from deltaberg.migrate.source import TableFormat, open_source
-from deltaberg.migrate.target_root import target_root
+from deltaberg.migrate.target.existing_target import held_position
+from deltaberg.migrate.target.target_root import target_root
 from deltaberg.storage import Storage, open_storage
 from deltaberg.table_scan import scan_source
 from deltaberg.translate.options import ConvertOptions

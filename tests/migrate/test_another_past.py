@@ -12,7 +12,7 @@ import pytest
 
 from deltaberg.delta.log.commit_fingerprint import commit_fingerprint
 from deltaberg.delta.log.log_path import LogFile, LogFileKind, commit_name
-from deltaberg.migrate.position import POSITION_KEY, Position, position_of
+from deltaberg.migrate.target.watermark import POSITION_KEY, Position, position_of
 from deltaberg.storage import open_storage
 
 

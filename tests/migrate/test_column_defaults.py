@@ -18,7 +18,7 @@ from deltaberg.iceberg.schema import types as ice
 from deltaberg.iceberg.schema.schema import Schema
 from deltaberg.iceberg.table import Table
 from deltaberg.migrate.convert import convert
-from deltaberg.migrate.verify import verify
+from deltaberg.migrate.verify.verify import verify
 from deltaberg.storage import open_storage
 from deltaberg.translate.options import ConvertOptions
 

@@ -13,8 +13,8 @@ import pytest
 from deltaberg.delta.transaction import Transaction
 from deltaberg.errors import CommitStateUnknown, Conflict, DeltabergError
 from deltaberg.migrate.convert import ConvertResult, convert
-from deltaberg.migrate.recording_storage import RecordingStorage
-from deltaberg.migrate.verify import verify
+from deltaberg.migrate.target.undo_storage import RecordingStorage
+from deltaberg.migrate.verify.verify import verify
 from deltaberg.storage import open_storage
 from deltaberg.storage.commit_put import CommitIntent, PutOutcome, WholeContent, put_commit
 from tests.fault_storage import WRITES, FaultStorage, Killed, Mode, every_fault

@@ -14,8 +14,8 @@ from deltaberg.delta.table import DeltaTable
 from deltaberg.errors import Conflict
 from deltaberg.iceberg.table import Table
 from deltaberg.migrate.convert import ConvertResult, convert
-from deltaberg.migrate.position import PLAN_KEY
-from deltaberg.migrate.verify import verify
+from deltaberg.migrate.target.watermark import PLAN_KEY
+from deltaberg.migrate.verify.verify import verify
 from deltaberg.storage import open_storage
 from deltaberg.translate.options import ConvertOptions
 

@@ -20,11 +20,11 @@ from deltaberg.iceberg.partition.partition_spec import UNPARTITIONED
 from deltaberg.iceberg.schema.schema import Schema
 from deltaberg.iceberg.schema.types import LongType, NestedField
 from deltaberg.migrate.convert import convert
-from deltaberg.migrate.footers import ONE_BY_ONE
+from deltaberg.migrate.files.footers import ONE_BY_ONE
 from deltaberg.migrate.plan import plan
-from deltaberg.migrate.plan_document import Plan
+from deltaberg.migrate.plan_report import Plan
 from deltaberg.migrate.refusal import Refused
-from deltaberg.migrate.verify import verify
+from deltaberg.migrate.verify.verify import verify
 from deltaberg.storage import open_storage
 from deltaberg.translate.options import ConvertOptions
 

@@ -30,7 +30,7 @@ from deltaberg.iceberg.table import Table
 from deltaberg.migrate.convert import convert
 from deltaberg.migrate.refusal import Refused
 from deltaberg.migrate.sync import sync
-from deltaberg.migrate.verify import verify
+from deltaberg.migrate.verify.verify import verify
 from deltaberg.storage import open_storage
 
 pytest.importorskip("deltalake")

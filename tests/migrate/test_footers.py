@@ -16,10 +16,10 @@ from hypothesis import strategies as st
 
 from deltaberg.datafile import FileField
 from deltaberg.datafile.hybrid_calendar import HybridCalendar
-from deltaberg.migrate.file_facts import FileFacts, SeenFile, read_facts
-from deltaberg.migrate.footer_memory import FooterMemory, cache_folder
-from deltaberg.migrate.footers import FooterSurvey, Sampled, any_conflict
-from deltaberg.migrate.provenance import Provenance
+from deltaberg.migrate.files.file_layout import FileFacts, SeenFile, read_facts
+from deltaberg.migrate.files.footer_memory import FooterMemory, cache_folder
+from deltaberg.migrate.files.footers import FooterSurvey, Sampled, any_conflict
+from deltaberg.migrate.files.provenance import Provenance
 from deltaberg.storage import open_storage
 
 PLAIN = pa.table({"a": pa.array([1], pa.int64())})

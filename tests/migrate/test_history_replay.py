@@ -23,8 +23,8 @@ from deltaberg.errors import CommitStateUnknown, Conflict
 from deltaberg.iceberg.table import Table
 from deltaberg.migrate.convert import ConvertResult, convert
 from deltaberg.migrate.plan import plan
-from deltaberg.migrate.position import POSITION_KEY, Position
-from deltaberg.migrate.verify import verify
+from deltaberg.migrate.target.watermark import POSITION_KEY, Position
+from deltaberg.migrate.verify.verify import verify
 from deltaberg.storage import StorageError, open_storage
 from deltaberg.translate.options import ConvertOptions
 

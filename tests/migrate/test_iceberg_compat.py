@@ -18,8 +18,8 @@ from deltaberg.iceberg.partition.transforms import parse_transform
 from deltaberg.iceberg.schema.schema import Schema
 from deltaberg.iceberg.schema.types import IntegerType, ListType, LongType, NestedField, StringType
 from deltaberg.migrate.convert import convert
-from deltaberg.migrate.iceberg_compat import compat_findings
-from deltaberg.migrate.verify import verify
+from deltaberg.migrate.to_delta.iceberg_compat import compat_findings
+from deltaberg.migrate.verify.verify import verify
 from deltaberg.storage import open_storage
 from deltaberg.translate.options import ConvertOptions
 

@@ -18,10 +18,10 @@ from deltaberg.delta.table import DeltaTable
 from deltaberg.iceberg.schema.name_mapping import NAME_MAPPING_PROPERTY
 from deltaberg.iceberg.schema.schema import Schema
 from deltaberg.iceberg.schema.types import LongType, NestedField
-from deltaberg.migrate.delta_provenance import CLOCKS_DIFFER_MS, DeltaProvenance, doubt_of
-from deltaberg.migrate.file_facts import FileFacts
-from deltaberg.migrate.iceberg_provenance import IcebergProvenance
-from deltaberg.migrate.provenance import Doubts
+from deltaberg.migrate.files.file_layout import FileFacts
+from deltaberg.migrate.files.provenance import Doubts
+from deltaberg.migrate.to_delta.provenance import IcebergProvenance
+from deltaberg.migrate.to_iceberg.provenance import CLOCKS_DIFFER_MS, DeltaProvenance, doubt_of
 from deltaberg.storage import open_storage
 
 SPARK = "Apache-Spark/3.5.3 Delta-Lake/3.3.0"

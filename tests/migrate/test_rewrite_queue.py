@@ -10,8 +10,8 @@ import pyarrow as pa
 import pytest
 
 from deltaberg.datafile import ReadField
-from deltaberg.migrate import rewrite_queue
-from deltaberg.migrate.rewrite_queue import RewriteQueue
+from deltaberg.migrate.files import rewrite_queue
+from deltaberg.migrate.files.rewrite_queue import RewriteQueue
 
 
 class Waves:

@@ -16,7 +16,7 @@ from deltaberg.iceberg.schema.types import (
     StructType,
     Type,
 )
-from deltaberg.migrate.snapshot_line import SnapshotLine, snapshot_line
+from deltaberg.migrate.to_delta.ancestry import SnapshotLine, snapshot_line
 
 
 def column(field_id: int, name: str, kind: Type | None = None, *, default: Any = None) -> NestedField:

@@ -19,7 +19,7 @@ from deltaberg.iceberg.table import Table
 from deltaberg.migrate.refusal import Refused
 from deltaberg.migrate.source import TableFormat, open_source
 from deltaberg.migrate.sync import SyncResult, sync
-from deltaberg.migrate.verify import verify
+from deltaberg.migrate.verify.verify import verify
 from deltaberg.storage import open_storage
 
 pytest.importorskip("pyiceberg")

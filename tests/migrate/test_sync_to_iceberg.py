@@ -17,11 +17,11 @@ from hypothesis import strategies as st
 from deltaberg.errors import Conflict
 from deltaberg.iceberg.table import Table
 from deltaberg.migrate.convert import convert
-from deltaberg.migrate.position import POSITION_KEY, STREAMS_KEY
 from deltaberg.migrate.refusal import Refused
 from deltaberg.migrate.source import TableFormat, open_source
 from deltaberg.migrate.sync import SyncResult, sync
-from deltaberg.migrate.verify import verify
+from deltaberg.migrate.target.watermark import POSITION_KEY, STREAMS_KEY
+from deltaberg.migrate.verify.verify import verify
 from deltaberg.storage import open_storage
 from deltaberg.translate.options import ConvertOptions
 

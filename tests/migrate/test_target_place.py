@@ -19,7 +19,7 @@ from deltaberg.iceberg.schema.schema import Schema
 from deltaberg.iceberg.schema.types import LongType, NestedField
 from deltaberg.iceberg.table import Table
 from deltaberg.migrate.source import TableFormat, naming_target, open_source
-from deltaberg.migrate.spark.many_tables import TableRequest
+from deltaberg.migrate.spark.batch import TableRequest
 from deltaberg.storage import LocationRefused, OutsideTarget, open_storage
 
 ROWS = pa.table({"id": pa.array([1, 2, 3], pa.int64())})
@@ -282,7 +282,7 @@ def test_a_table_of_a_catalog_is_written_where_the_catalog_has_it(tmp_path: Path
     """The location of its metadata is the catalog's word."""
     from dataclasses import replace
 
-    from deltaberg.migrate.target_root import target_root
+    from deltaberg.migrate.target.target_root import target_root
     from tests.migrate.conftest import OneTable
 
     schema = Schema(schema_id=0, fields=(NestedField(field_id=1, name="id", type=LongType(), required=False),))

@@ -15,8 +15,8 @@ import pyarrow as pa
 import pytest
 
 from deltaberg.migrate.convert import ConvertResult, convert
-from deltaberg.migrate.run_document import RunId
-from deltaberg.migrate.verify import verify
+from deltaberg.migrate.target.run_document import RunId
+from deltaberg.migrate.verify.verify import verify
 from deltaberg.storage import process_mark
 from deltaberg.translate.options import ConvertOptions
 from tests.fault_storage import FaultStorage, Killed, Mode

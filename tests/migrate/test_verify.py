@@ -20,7 +20,7 @@ from deltaberg.iceberg.schema.schema import Schema
 from deltaberg.iceberg.schema.types import LongType, NestedField, UuidType
 from deltaberg.iceberg.table import Table
 from deltaberg.migrate.convert import convert
-from deltaberg.migrate.verify import VerifyReport, verify
+from deltaberg.migrate.verify.verify import VerifyReport, verify
 from deltaberg.storage import open_storage
 from deltaberg.translate.options import ConvertOptions
 

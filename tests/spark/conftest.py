@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from deltaberg.migrate.spark.work import Attempt, Done
+from deltaberg.migrate.spark.tasks import Attempt, Done
 
 
 def _makers(folder: str) -> Any:

@@ -15,13 +15,13 @@ import pytest
 from deltaberg.delta.deletion_vector.deletion_vector import descriptors, read_deletion_vector
 from deltaberg.iceberg.schema.schema import Schema
 from deltaberg.iceberg.schema.types import LongType, NestedField, StringType
-from deltaberg.migrate import delta_target
 from deltaberg.migrate.convert import ConvertResult, convert
 from deltaberg.migrate.refusal import Refused
 from deltaberg.migrate.source import IcebergSource
 from deltaberg.migrate.spark import equality_deletes
 from deltaberg.migrate.spark.equality_deletes import Limits
-from deltaberg.migrate.verify import verify
+from deltaberg.migrate.to_delta import design as delta_target
+from deltaberg.migrate.verify.verify import verify
 from deltaberg.storage import open_storage
 from deltaberg.translate.options import ConvertOptions
 

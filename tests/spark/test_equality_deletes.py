@@ -41,7 +41,7 @@ from deltaberg.migrate.spark import equality_deletes, equality_tasks
 from deltaberg.migrate.spark.equality_deletes import Limits, resolve_equality_deletes
 from deltaberg.migrate.spark.equality_tasks import EqualityTasks
 from deltaberg.migrate.spark.staged_positions import FileList, StagedPositions
-from deltaberg.migrate.spark.work import SparkWork
+from deltaberg.migrate.spark.tasks import SparkWork
 from deltaberg.storage import open_storage
 
 Found = list[tuple[list[str], list[Any], dict[int, list[int]]]]

@@ -17,9 +17,9 @@ from deltaberg.iceberg.partition.partition_spec import UNPARTITIONED
 from deltaberg.iceberg.schema.schema import Schema
 from deltaberg.iceberg.schema.types import LongType, NestedField, UuidType
 from deltaberg.migrate.source import TableFormat
-from deltaberg.migrate.spark import many_tables
-from deltaberg.migrate.spark.many_tables import ManyTables, TableOutcome, TableRequest, convert_many
-from deltaberg.migrate.verify import verify
+from deltaberg.migrate.spark import batch as many_tables
+from deltaberg.migrate.spark.batch import ManyTables, TableOutcome, TableRequest, convert_many
+from deltaberg.migrate.verify.verify import verify
 from deltaberg.storage import open_storage
 from deltaberg.tables_file import read_tables
 from deltaberg.translate.options import ConvertOptions

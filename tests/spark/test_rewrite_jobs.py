@@ -17,13 +17,13 @@ from deltaberg.datafile.errors import DataFileError
 from deltaberg.errors import Conflict, EngineFailed
 from deltaberg.migrate.convert import ConvertResult, convert
 from deltaberg.migrate.engine import LocalEngine
+from deltaberg.migrate.files.rewrite import RewriteUnit
+from deltaberg.migrate.files.rewrite_queue import combined
 from deltaberg.migrate.refusal import Refused
-from deltaberg.migrate.rewrite import RewriteUnit
-from deltaberg.migrate.rewrite_queue import combined
 from deltaberg.migrate.source import open_source
 from deltaberg.migrate.spark import rewrite_files
-from deltaberg.migrate.spark.work import Attempt, Done
-from deltaberg.migrate.verify import verify
+from deltaberg.migrate.spark.tasks import Attempt, Done
+from deltaberg.migrate.verify.verify import verify
 from deltaberg.storage import open_storage
 from deltaberg.translate.options import ConvertOptions
 

@@ -13,7 +13,7 @@ import pytest
 from deltaberg.iceberg.manifest.live_files import data_files
 from deltaberg.migrate.convert import ConvertResult, convert
 from deltaberg.migrate.source import IcebergSource, Source, open_source
-from deltaberg.migrate.verify import verify
+from deltaberg.migrate.verify.verify import verify
 from deltaberg.storage import open_storage
 from deltaberg.translate import codes
 from deltaberg.translate.findings import Severity

@@ -28,16 +28,16 @@ from deltaberg.iceberg.schema.types import LongType, NestedField
 from deltaberg.migrate import convert as conversion
 from deltaberg.migrate.convert import ConvertResult, convert
 from deltaberg.migrate.engine import LocalEngine, PartsOfSource
-from deltaberg.migrate.file_count import stated_files
 from deltaberg.migrate.plan import prepare
-from deltaberg.migrate.recording_storage import RecordingStorage
 from deltaberg.migrate.refusal import Refused
 from deltaberg.migrate.source import DeltaSource, IcebergSource, Source, open_source
-from deltaberg.migrate.spark import delta_parts
-from deltaberg.migrate.spark.distribution import PartSettings, distributed
+from deltaberg.migrate.spark import to_iceberg as delta_parts
 from deltaberg.migrate.spark.job_files import JobFiles
+from deltaberg.migrate.spark.splits import PartSettings, distributed
 from deltaberg.migrate.spark.staging import Inline, Staging, any_repeated
-from deltaberg.migrate.spark.work import Attempt, Done
+from deltaberg.migrate.spark.tasks import Attempt, Done
+from deltaberg.migrate.target.file_count import stated_files
+from deltaberg.migrate.target.undo_storage import RecordingStorage
 from deltaberg.storage import open_storage
 from deltaberg.translate.options import ConvertOptions
 from tests.independent_readers import delta_rs, duckdb_delta
@@ -340,7 +340,7 @@ def test_a_driver_that_dies_shows_nothing_and_any_engine_takes_up_its_work(
         patched.setattr(Staging, "clear", lambda *_: None)
         patched.setattr(JobFiles, "__exit__", lambda *_: None)
         patched.setattr(TableInParts, "abandon", lambda *_: None)
-        patched.setattr("deltaberg.migrate.spark.iceberg_parts._delete_below", lambda *_: None)
+        patched.setattr("deltaberg.migrate.spark.to_delta._delete_below", lambda *_: None)
         with pytest.raises(Broken):
             convert(source, to=to, target=str(target), clock_ms=CLOCK_MS)
     with pytest.raises(DeltabergError):

@@ -19,10 +19,10 @@ from deltaberg.iceberg.schema.schema import Schema
 from deltaberg.iceberg.schema.types import DoubleType, LongType, NestedField, StringType, UuidType
 from deltaberg.migrate.convert import convert
 from deltaberg.migrate.spark import verify_rows
+from deltaberg.migrate.spark.tasks import SparkWork
 from deltaberg.migrate.spark.verify_rows import spark_rows_check
-from deltaberg.migrate.spark.work import SparkWork
-from deltaberg.migrate.verify import VerifyReport, verify
-from deltaberg.migrate.verify_tables import ChosenOptions
+from deltaberg.migrate.verify.tables import ChosenOptions
+from deltaberg.migrate.verify.verify import VerifyReport, verify
 from deltaberg.storage import open_storage
 from deltaberg.translate.options import ConvertOptions
 from deltaberg.translate.row_hash import HashKey

@@ -13,7 +13,7 @@ import pytest
 
 from deltaberg.errors import EngineFailed
 from deltaberg.iceberg.errors import CorruptMetadata
-from deltaberg.migrate.spark.work import Attempt, SparkWork, cancel_jobs
+from deltaberg.migrate.spark.tasks import Attempt, SparkWork, cancel_jobs
 from deltaberg.storage import NotFound
 
 

@@ -1,0 +1,1 @@
+"""Data files: what their footers show, and those that are rewritten."""

@@ -1,0 +1,153 @@
+"""Convert and compare tables in a Spark session that the caller has: a notebook, Databricks, EMR, Dataproc, Spark Connect."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING, Final
+
+from deltaberg.errors import error_context
+from deltaberg.keywords import check_keywords
+from deltaberg.migrate.convert import ConvertResult
+from deltaberg.migrate.convert import convert as run_conversion
+from deltaberg.migrate.engine import Progress, rows_checker
+from deltaberg.migrate.source import TableFormat, open_source
+from deltaberg.migrate.spark.request_types import REQUEST_TYPES
+from deltaberg.migrate.verify.verify import VerifyReport
+from deltaberg.migrate.verify.verify import verify as compare
+from deltaberg.storage import absolute_location, open_storage
+from deltaberg.translate.options import ConvertOptions, OptionKeywords, chosen_options, option_types
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+    from typing_extensions import Unpack
+
+
+_TYPES: Final = {**REQUEST_TYPES, **{name: option_types()[name] for name in OptionKeywords.__annotations__}}
+
+
+def convert(
+    session: SparkSession,
+    source: str | os.PathLike[str],
+    *,
+    to: TableFormat | str,
+    target: str | os.PathLike[str] | None = None,
+    options: ConvertOptions | None = None,
+    version: int | None = None,
+    snapshot_id: int | None = None,
+    ref: str | None = None,
+    as_of_ms: int | None = None,
+    relocate: Mapping[str, str] | None = None,
+    storage_options: Mapping[str, str] | None = None,
+    allow_locations: Iterable[str] = (),
+    progress: Progress | None = None,
+    **choices: Unpack[OptionKeywords],
+) -> ConvertResult:
+    """Write the table of the other format; same plan, same result as ``deltaberg.convert``, the work done in tasks.
+
+    options: each of them may be a keyword instead, as in ``deltaberg.convert``. session: classic or Connect, from Spark 3.5
+    on; it is neither configured nor stopped. Locations are those of executors and driver alike; credentials come from
+    ``storage_options`` or the environment of each. allow_locations: as ``deltaberg.convert`` has it.
+    Raises like ``deltaberg.convert``, and EngineUnavailable, EngineFailed for what Spark lacks or gave up.
+    """
+    check_keywords(
+        "Cannot convert",
+        {
+            "source": source,
+            "to": to,
+            "target": target,
+            "options": options,
+            "version": version,
+            "snapshot_id": snapshot_id,
+            "ref": ref,
+            "as_of_ms": as_of_ms,
+            "relocate": relocate,
+            "storage_options": storage_options,
+            "progress": progress,
+            **choices,
+        },
+        _TYPES,
+    )
+    location = absolute_location(os.fspath(source))
+    wanted = TableFormat(to)
+    with error_context(table=location):
+        opened = open_source(
+            location,
+            open_storage(relocate=relocate or {}, options=storage_options or {}),
+            version=version,
+            snapshot_id=snapshot_id,
+            ref=ref,
+            as_of_ms=as_of_ms,
+            format=wanted.other,
+            allow_locations=allow_locations,
+        )
+        return run_conversion(
+            opened,
+            to=wanted,
+            target=None if target is None else absolute_location(os.fspath(target)),
+            options=chosen_options(options, choices),
+            progress=progress,
+            session=session,
+        )
+
+
+def verify(
+    session: SparkSession,
+    source: str | os.PathLike[str],
+    target: str | os.PathLike[str],
+    *,
+    to: TableFormat | str,
+    rows: bool = True,
+    bounds: bool = False,
+    version: int | None = None,
+    snapshot_id: int | None = None,
+    ref: str | None = None,
+    as_of_ms: int | None = None,
+    relocate: Mapping[str, str] | None = None,
+    storage_options: Mapping[str, str] | None = None,
+    allow_locations: Iterable[str] = (),
+    progress: Progress | None = None,
+) -> VerifyReport:
+    """The report of ``deltaberg.verify``; the rows are read by tasks.
+
+    to: the target's format. version, snapshot_id, ref, as_of_ms: the state of the source. session: as for ``convert``.
+    Differences are reported, not raised. Raises like ``deltaberg.verify``, and EngineUnavailable, EngineFailed.
+    """
+    check_keywords(
+        "Cannot verify",
+        {
+            "source": source,
+            "target": target,
+            "to": to,
+            "rows": rows,
+            "bounds": bounds,
+            "version": version,
+            "snapshot_id": snapshot_id,
+            "ref": ref,
+            "as_of_ms": as_of_ms,
+            "relocate": relocate,
+            "storage_options": storage_options,
+            "progress": progress,
+        },
+        REQUEST_TYPES,
+    )
+    wanted = TableFormat(to)
+    storage = open_storage(relocate=relocate or {}, options=storage_options or {})
+    allowed = tuple(allow_locations)
+    left, right = absolute_location(os.fspath(source)), absolute_location(os.fspath(target))
+    with error_context(table=left):
+        mine = open_source(
+            left,
+            storage,
+            version=version,
+            snapshot_id=snapshot_id,
+            ref=ref,
+            as_of_ms=as_of_ms,
+            format=wanted.other,
+            allow_locations=allowed,
+            beside=[right],
+        )
+    with error_context(table=right):
+        theirs = open_source(right, storage, format=wanted, allow_locations=allowed, beside=[left])
+    checker = rows_checker("spark", session, progress=progress)
+    return compare(mine, theirs, rows=rows, bounds=bounds, compare_rows=checker)

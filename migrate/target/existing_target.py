@@ -1,0 +1,214 @@
+"""What stands in the folder of a target already: nothing, this very position, or something that must not be touched."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+
+from deltaberg.delta.errors import CorruptLog
+from deltaberg.delta.log.actions import CommitInfo
+from deltaberg.delta.log.commit_fingerprint import commit_fingerprint
+from deltaberg.delta.log.commit_reader import read_action_lines
+from deltaberg.delta.log.log_path import LogFile, LogFileKind, commit_name, log_folder
+from deltaberg.delta.snapshot import Snapshot
+from deltaberg.delta.table import DeltaTable
+from deltaberg.errors import Conflict, NotATable
+from deltaberg.iceberg.errors import AmbiguousMetadata
+from deltaberg.iceberg.table import Table
+from deltaberg.migrate.source import DeltaSource, Source, TableFormat
+from deltaberg.migrate.target.watermark import OPTIONS_KEY, PLAN_KEY, POSITION_KEY, Position
+from deltaberg.storage import NotFound, Storage
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HeldPosition:
+    """The position of the table in a target folder.
+
+    untouched: the newest commit there is deltaberg's own. position: None where deltaberg did not write the table.
+    only_notes: what others committed after it changes nothing: VACUUM tells the log when it begins and when it ends.
+    cleaned_up: the first and last version since then whose commits are gone, where those that are left change nothing.
+    plan_name: the plan document it was written by, None where the table does not say. iceberg, delta: the table, one of
+    the two.
+    """
+
+    position: Position | None
+    options_text: str
+    metadata_location: str
+    untouched: bool
+    plan_name: str | None
+    only_notes: bool = False
+    cleaned_up: tuple[int, int] | None = None
+    iceberg: Table | None = field(default=None, repr=False)
+    delta: Snapshot | None = field(default=None, repr=False)
+
+    def require(self, position: Position, *, options_text: str, root: str, source: Source | None = None) -> None:
+        """Raise Conflict unless the target holds exactly this position and nobody has changed it.
+
+        source: at that position; with it the message tells a source with another past from one that is at another state.
+        """
+        if self.position is None:
+            raise Conflict(f"Cannot write to {root}: it holds another table; choose another --target", path=root)
+        if (self.position.format, self.position.uuid) != (position.format, position.uuid):
+            raise Conflict(
+                f"Cannot write to {root}: it holds {self.position.describe()} (expected {position.describe()}); "
+                "choose another --target",
+                path=root,
+            )
+        if not self.untouched and not self.only_notes and self.cleaned_up is None:
+            raise Conflict(
+                f"Cannot use {root}: somebody else has committed to it since deltaberg wrote it; choose another --target",
+                path=root,
+            )
+        if not self.position.is_same_state(position):
+            require_same_past(self.position, position, source, root)
+            raise Conflict(
+                f"Cannot write to {root}: it holds {self.position.describe()} (expected {position.describe()}); "
+                "this state needs another --target",
+                path=root,
+            )
+        if self.options_text != options_text:
+            raise Conflict(
+                f"Cannot write to {root}: it was converted with the options {self.options_text} "
+                f"(expected {options_text}); choose another --target",
+                path=root,
+            )
+        if self.cleaned_up is not None:
+            first, last = self.cleaned_up
+            gone = f"commit {first}" if first == last else f"commits {first} to {last}"
+            raise Conflict(
+                f"Cannot tell whether {root} is as deltaberg wrote it: the clean-up of its log took {gone} away, which may "
+                "have been VACUUM's notes or changes; compare the rows with deltaberg verify SOURCE TARGET --rows, and "
+                "to have it anew choose another --target or delete this one first",
+                path=root,
+            )
+
+
+def require_same_past(held: Position, position: Position, source: Source | None, root: str) -> None:
+    """Raise Conflict where the source no longer has the state that the target was made from, or another one in its place."""
+    if replace(position, fingerprint=held.fingerprint) == held:
+        raise _another_past(held, root)
+    if not isinstance(source, DeltaSource) or held.version is None or position.version is None:
+        return
+    location = f"{source.table.log_folder}/{commit_name(held.version)}"
+    try:
+        size = source.storage.head(location).size
+        commit = LogFile(location=location, version=held.version, kind=LogFileKind.COMMIT, size=size)
+        then = commit_fingerprint(source.storage, commit)
+    except NotFound:
+        if held.version > position.version and source.table.snapshot().version < held.version:
+            raise Conflict(
+                f"Cannot write to {root}: it holds {held.describe()}, which ends at version {position.version} now: "
+                "its log was set back to an earlier state, or has lost its end; choose another --target, or delete this "
+                "one first to have the table as it is now",
+                path=root,
+            ) from None
+        return
+    if held.fingerprint is not None and held.fingerprint != then:
+        raise _another_past(held, root)
+
+
+def _another_past(held: Position, root: str) -> Conflict:
+    other = "the commit" if held.format is TableFormat.DELTA else f"the schema {held.schema_id}"
+    return Conflict(
+        f"Cannot write to {root}: it holds {held.describe()}, and the source has another past: {other} of that state is "
+        "not the one that the target was made from (the table was copied and both went on, or its metadata was restored "
+        "or written once more); choose another --target, or delete this one first",
+        path=root,
+    )
+
+
+def held_position(storage: Storage, root: str, format: TableFormat) -> HeldPosition | None:
+    """What a table of the target's format in a folder holds; None where there is none. Raises what reading it raises."""
+    return _of_iceberg(storage, root) if format is TableFormat.ICEBERG else _of_delta(storage, root)
+
+
+def _of_iceberg(storage: Storage, root: str) -> HeldPosition | None:
+    try:
+        table = Table.open(root, storage)
+    except NotATable:
+        return None
+    except AmbiguousMetadata as error:
+        raise Conflict(
+            f"Cannot use {root}: somebody else has committed to it since deltaberg wrote it: {error.message}; to write the "
+            "table once more, choose another --target",
+            path=root,
+        ) from error
+    metadata = table.metadata
+    properties, head = metadata.properties, metadata.current_snapshot
+    line = metadata.ancestors(None if head is None else head.snapshot_id)
+    own = next((each for each in line if POSITION_KEY in each.summary), None)
+    stated = properties if own is None else own.summary
+    return HeldPosition(
+        position=Position.from_properties(stated) if POSITION_KEY in properties else None,
+        options_text=properties.get(OPTIONS_KEY, "{}"),
+        metadata_location=table.metadata_location,
+        untouched=own is not None and head is not None and own.snapshot_id == head.snapshot_id,
+        plan_name=properties.get(PLAN_KEY),
+        iceberg=table,
+    )
+
+
+def _of_delta(storage: Storage, root: str) -> HeldPosition | None:
+    try:
+        table = DeltaTable.open(root, storage)
+    except NotATable:
+        return None
+    snapshot = table.snapshot()
+    configuration = snapshot.metadata.configuration
+    stated = Position.from_properties(configuration)
+    since = _since(table, snapshot.version) if stated is not None else _Since()
+    return HeldPosition(
+        position=None if stated is None else _reached(stated, snapshot),
+        options_text=configuration.get(OPTIONS_KEY, "{}"),
+        metadata_location=f"{log_folder(root)}/{commit_name(snapshot.version)}",
+        untouched=since.untouched,
+        plan_name=configuration.get(PLAN_KEY),
+        only_notes=since.only_notes,
+        cleaned_up=since.cleaned_up,
+        delta=snapshot,
+    )
+
+
+def _reached(stated: Position, snapshot: Snapshot) -> Position:
+    """The ``txn`` action says the snapshot, which most commits change; the metadata says the schema."""
+    txn = snapshot.txns.get(stated.app_id)
+    if txn is None or (stated.version is None and not txn.version):
+        return stated
+    return stated.at(txn.version)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Since:
+    """What others committed after deltaberg did; as in ``HeldPosition``."""
+
+    untouched: bool = False
+    only_notes: bool = False
+    cleaned_up: tuple[int, int] | None = None
+
+
+def _since(table: DeltaTable, newest: int) -> _Since:
+    """Look at the commits from the newest one back to deltaberg's own last one."""
+    for version in range(newest, -1, -1):
+        try:
+            info, is_note = _commit(table.storage, f"{table.log_folder}/{commit_name(version)}", version)
+        except CorruptLog:
+            return _Since()
+        except NotFound:
+            return _Since(cleaned_up=(version, version))
+        if info is not None and POSITION_KEY in info.raw:
+            return _Since(untouched=version == newest, only_notes=version < newest)
+        if not is_note:
+            return _Since()
+    return _Since()
+
+
+def _commit(storage: Storage, location: str, version: int) -> tuple[CommitInfo | None, bool]:
+    """``commitInfo`` of a commit, and whether there is nothing else in it. Raises CorruptLog, NotFound."""
+    found = storage.head(location)
+    commit = LogFile(
+        location=location, version=version, kind=LogFileKind.COMMIT, size=found.size, modified_ms=found.modified_ms
+    )
+    info, is_note = None, True
+    for piece in read_action_lines(storage, [commit]):
+        is_note = is_note and not len(piece.lines) and all(action.name == "commitInfo" for action in piece.small)
+        info = info or next((CommitInfo(raw=each.body) for each in piece.small if each.name == "commitInfo"), None)
+    return info, is_note

@@ -1,0 +1,43 @@
+"""What stands of a conversion that was interrupted: looked up in the target, since only that tells."""
+
+from __future__ import annotations
+
+from deltaberg.errors import DeltabergError, Interrupted
+from deltaberg.migrate.source import TableFormat
+from deltaberg.migrate.target.existing_target import held_position
+from deltaberg.migrate.target.locations import join
+from deltaberg.migrate.target.run_document import RunId
+from deltaberg.migrate.target.watermark import Position
+from deltaberg.storage import Storage
+
+
+def what_stands(storage: Storage, root: str, to: TableFormat, position: Position, run: RunId) -> Interrupted:
+    """The error to raise in place of the interrupt, once the conversion has taken back what it could."""
+    try:
+        held = held_position(storage, root, to)
+        unfinished = storage.exists(join(root, run.document_name))
+    except DeltabergError as error:
+        return Interrupted(f"outcome unknown: {root} cannot be looked at now ({error})", table=root, outcome="unknown")
+    reached = None if held is None else held.position
+    if reached == position:
+        return Interrupted(f"{root} stands, with {position.describe()}", table=root, outcome="stands")
+    if reached is not None and (reached.format, reached.uuid) == (position.format, position.uuid):
+        return Interrupted(
+            f"{root} stands up to {reached.describe()}; what came after it was not committed, and the next run goes on there",
+            table=root,
+            outcome="stands-in-part",
+        )
+    if not unfinished:
+        return Interrupted(f"nothing was written to {root}", table=root, outcome="nothing-written")
+    if held is None and not storage.resolve(root).startswith("/"):
+        return Interrupted(
+            f"outcome unknown: the commit to {root} may have been under way, and its store shows no table yet; nothing was "
+            "removed, and the next run finds out",
+            table=root,
+            outcome="unknown",
+        )
+    return Interrupted(
+        f"no table was written to {root}, but files are left there, which the next run removes",
+        table=root,
+        outcome="left-files",
+    )

@@ -1,0 +1,163 @@
+"""Files of conversions that died before they were done: found by their run documents, deleted where that is safe.
+
+What a conversion wrote may go once it can never be committed: another one holds the target's first commit, which is
+there once. Politeness comes on top: a conversion that may still be running takes its files away itself. What nothing
+proves to be dead, only ``convert --clean`` and ``rollback`` remove.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from contextlib import suppress
+from typing import Final
+
+from deltaberg.delta.commit.distributed_create import claim_of, recover
+from deltaberg.delta.errors import VersionNotFound
+from deltaberg.delta.log.log_path import log_folder
+from deltaberg.delta.table import DeltaTable
+from deltaberg.migrate.source import TableFormat
+from deltaberg.migrate.target.locations import join
+from deltaberg.migrate.target.own_files import own_files_of_log
+from deltaberg.migrate.target.run_document import RunDocument, RunId, run_documents
+from deltaberg.migrate.to_delta.entries import HIDDEN_FOLDER
+from deltaberg.storage import Storage, StorageError
+
+_LONG_AGO_MS: Final = 24 * 3600 * 1000
+"""After which a conversion of another machine counts as dead."""
+
+
+def own_folders(root: str, to: TableFormat) -> tuple[str, ...]:
+    """The folders below a target's root in which files of a conversion stand whose names are its own."""
+    if to is TableFormat.DELTA:
+        return (join(root, HIDDEN_FOLDER),)
+    return (join(root, HIDDEN_FOLDER), join(root, "data"), join(root, "metadata"))
+
+
+def files_of_runs(storage: Storage, root: str, to: TableFormat, runs: Iterable[RunId]) -> Iterator[str]:
+    """Locations of the files that conversions wrote under names of their own, run documents last."""
+    known = tuple(runs)
+    documents = {join(root, run.document_name) for run in known}
+    for folder in own_folders(root, to):
+        for file in list(storage.list(folder, recursive=True)):
+            name = file.location[len(folder) :]
+            if file.location not in documents and any(run.named(name) for run in known):
+                yield file.location
+    yield from sorted(documents)
+
+
+def end_run(storage: Storage, root: str, run: RunId) -> None:
+    """A conversion is done: delete its document. Where that fails, the next run does it."""
+    _delete(storage, join(root, run.document_name))
+
+
+def delete_dead_runs(
+    storage: Storage, root: str, to: TableFormat, *, committed: RunId | None, now_ms: int, resumed: bool = False
+) -> list[str]:
+    """Delete what dead conversions left beside a table that is complete; gives what was deleted, run documents left out.
+
+    committed: the conversion that made the table; resumed: whether several runs carried it on, one after the other. What
+    cannot be deleted is left for the next time.
+    """
+    documents = run_documents(storage, root, to)
+    dead = [each for each in documents if _is_dead(each, now_ms)]
+    return _delete_runs(
+        storage, root, to, dead, committed, with_committed=len(dead) == len(documents) and (resumed or bool(dead))
+    )
+
+
+def delete_all_runs(storage: Storage, root: str, to: TableFormat, *, committed: RunId | None) -> list[str]:
+    """Delete what is left of all conversions but those that surely run: whoever asks for it vouches for the others.
+
+    committed: as in ``delete_dead_runs``; None where there is no table.
+    """
+    claim = claim_of(storage, root) if to is TableFormat.DELTA and committed is None else None
+    if claim is not None:
+        recover(storage, root, claim=claim)
+    documents = run_documents(storage, root, to)
+    dead = [each for each in documents if each.is_dead is not False]
+    return _delete_runs(storage, root, to, dead, committed, with_committed=bool(dead) and len(dead) == len(documents))
+
+
+def _delete_runs(
+    storage: Storage,
+    root: str,
+    to: TableFormat,
+    dead: list[RunDocument],
+    committed: RunId | None,
+    *,
+    with_committed: bool,
+) -> list[str]:
+    """``with_committed``: also what runs of the conversion that made a Delta table wrote and no version lists."""
+    removed: list[str] = []
+    runs = dict.fromkeys(each.run for each in dead if to is TableFormat.DELTA or each.run != committed)
+    if with_committed and committed is not None and to is TableFormat.DELTA:
+        runs[committed] = None
+    listed = _listed(storage, root, to, committed) if runs else None
+    if listed is not None:
+        for run in runs:
+            removed += delete_run(storage, root, to, run, kept=listed)
+    for document in dead:
+        if document.run == committed and to is TableFormat.ICEBERG:
+            _delete(storage, document.location)
+    delete_abandoned(storage, root, to)
+    return removed
+
+
+def _listed(storage: Storage, root: str, to: TableFormat, committed: RunId | None) -> frozenset[str] | None:
+    """What must stay whatever its name: all that any version of a Delta table lists, since several runs may have carried one
+    replay on under the same names, and the plan document. None where nothing may be deleted: a cleaner took commits away, so
+    that nothing says what they listed, or files that are listed are not there under these very names."""
+    if committed is None or to is TableFormat.ICEBERG:
+        return frozenset()
+    there = {file.location for file in storage.list(join(root, HIDDEN_FOLDER), recursive=True)}
+    try:
+        listed = frozenset(own_files_of_log(DeltaTable.open(root, storage)))
+    except VersionNotFound:
+        return None
+    plan = join(root, HIDDEN_FOLDER, "plan-")
+    plans = {each for each in there if each.startswith(plan) and str(committed.value) in each}
+    return listed | plans if listed <= there else None
+
+
+def delete_run(
+    storage: Storage, root: str, to: TableFormat, run: RunId, *, kept: frozenset[str] = frozenset()
+) -> list[str]:
+    """Delete the files of one conversion whose names are its own, its document last, and the folders of its own that are
+    empty then; gives what was deleted, the document left out."""
+    removed: list[str] = []
+    folders: set[str] = set()
+    for location in files_of_runs(storage, root, to, (run,)):
+        if location in kept:
+            continue
+        if not _delete(storage, location):
+            return removed  # its document stays, so that the rest is found again
+        removed.append(location)
+        folder = location.rpartition("/")[0]
+        if run.named(folder.rpartition("/")[2]):
+            folders.add(folder)
+    for folder in sorted(folders, reverse=True):
+        with suppress(StorageError):
+            storage.delete_unfinished(folder)
+            storage.delete_folder(folder)
+    return removed[:-1]
+
+
+def delete_abandoned(storage: Storage, root: str, to: TableFormat) -> None:
+    """Delete what processes left in a target's folders that died while they wrote a file."""
+    folders = [*own_folders(root, to), *((log_folder(root),) if to is TableFormat.DELTA else ())]
+    for folder in folders:
+        with suppress(StorageError):
+            storage.delete_abandoned(folder)
+
+
+def _delete(storage: Storage, location: str) -> bool:
+    try:
+        storage.delete(location)
+    except StorageError:
+        return False
+    return True
+
+
+def _is_dead(document: RunDocument, now_ms: int) -> bool:
+    dead = document.is_dead
+    return now_ms - document.written_ms > _LONG_AGO_MS if dead is None else dead

@@ -1,0 +1,47 @@
+"""Which files below its own folder a target lists: rewritten data files, deletion vectors, delete files."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from deltaberg.delta.deletion_vector.deletion_vector import descriptors
+from deltaberg.delta.log.add_path import location_array
+from deltaberg.delta.table import DeltaTable
+from deltaberg.iceberg.manifest.live_files import data_files, delete_files
+from deltaberg.iceberg.table import Table
+from deltaberg.migrate.target.locations import join
+from deltaberg.migrate.to_delta.entries import HIDDEN_FOLDER
+
+
+def own_files_of_adds(adds: pa.RecordBatch, root: str) -> pa.Array:
+    """Locations, of rows of ADD_SCHEMA of the Delta table at ``root``."""
+    folder = join(root, HIDDEN_FOLDER, "")
+    paths = location_array(adds, root)
+    vectors = adds.column("deletion_vector")
+    stored = vectors.filter(pc.fill_null(pc.not_equal(pc.struct_field(vectors, "storage_type"), "i"), False))
+    places = dict.fromkeys(each.location(root) for each in descriptors(stored) if each is not None)
+    every = pa.concat_arrays([paths.cast(pa.string()), pa.array(list(places), pa.string())])
+    return every.filter(pc.starts_with(every, folder))
+
+
+def own_files_of_log(table: DeltaTable) -> Iterator[str]:
+    """Locations, of every commit of a Delta table. Raises VersionNotFound where the log does not begin at version 0."""
+    for actions in table.commits(0):
+        if actions.adds.num_rows:
+            yield from own_files_of_adds(actions.adds, table.location).to_pylist()
+
+
+def own_files_of_snapshot(table: Table, *, rewritten: bool) -> Iterator[pa.Array]:
+    """Locations, of the current snapshot of an Iceberg table; ``rewritten``: data files, too."""
+    folder = join(table.location, "data", "")
+    snapshot = table.metadata.current_snapshot
+    kinds = [delete_files(table, snapshot)]
+    if rewritten:
+        kinds.append(data_files(table, snapshot, with_metrics=False))
+    for batches in kinds:
+        for batch in batches:
+            paths = batch.column("file_path").unique()
+            yield paths.filter(pc.starts_with(paths, folder))

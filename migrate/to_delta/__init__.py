@@ -1,0 +1,1 @@
+"""An Iceberg snapshot, or an ancestry of them, becomes versions of a Delta table."""

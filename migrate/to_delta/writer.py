@@ -1,0 +1,205 @@
+"""Write the Delta version that a design describes: one commit, made visible by one put-if-absent."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass, field
+from typing import Final
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from deltaberg.delta.create_table import create_table, new_metadata
+from deltaberg.delta.log.actions import Metadata
+from deltaberg.delta.log.log_path import commit_name, log_folder
+from deltaberg.delta.protocol.protocol import Protocol
+from deltaberg.delta.protocol.required_protocol import protocol_of_new_table
+from deltaberg.delta.schema.column_mapping import MappingMode
+from deltaberg.delta.transaction import Transaction
+from deltaberg.iceberg.deletes.resolved_deletes import DeletedByKey, resolve_deletes
+from deltaberg.migrate.files.rewrite import InThisProcess, RewriteRunner
+from deltaberg.migrate.files.rewrite_queue import RewriteQueue
+from deltaberg.migrate.source import IcebergSource
+from deltaberg.migrate.target.run_document import RunId
+from deltaberg.migrate.target.watermark import OPTIONS_KEY, PLAN_KEY, POSITION_KEY, TARGET_VERSION_KEY, Position
+from deltaberg.migrate.to_delta.design import DeltaDesign
+from deltaberg.migrate.to_delta.entries import HIDDEN_FOLDER, DeltaEntries
+from deltaberg.storage import Storage
+from deltaberg.translate.history import iceberg_to_delta_operation
+from deltaberg.translate.lineage import iceberg_to_delta_lineage_properties
+from deltaberg.translate.schema import DeltaSchemaTranslation
+
+RETENTION_KEY: Final = "delta.deletedFileRetentionDuration"
+_RETENTION: Final = "interval 36500 days"
+VOUCHED: Final = ("generatedColumns",)
+"""Derived columns hold what Iceberg's partition tuples say."""
+
+_NAMESPACE: Final = uuid.UUID("0d1f4f0c-6f0e-5d5a-9a43-5f4d7a0f9f3e")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WrittenDelta:
+    """What was committed. commits: (snapshot id, version), oldest first. location: the newest commit file.
+
+    checkpoint_failure: why the newest checkpoint that was due is not there; None where it is, or none was due.
+    """
+
+    commits: tuple[tuple[int, int], ...]
+    location: str
+    files: int
+    rows: int
+    rewritten_files: int
+    checkpoint_failure: Exception | None = None
+
+
+def _nothing() -> None:
+    """Nobody waits for the commit."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeltaWriter:
+    """Writes a design's snapshot into a new Delta table at ``root``.
+
+    plan_name: the plan document, relative to it. runner: who rewrites files; target_size: how large they should be.
+    by_key: what equality deletes delete, where somebody else resolves them. on_commit: called by ``write`` as soon as
+    the version stands. run: whose names the new files get.
+    """
+
+    source: IcebergSource
+    design: DeltaDesign
+    root: str
+    storage: Storage
+    position: Position
+    options_text: str
+    clock_ms: int
+    plan_name: str | None = None
+    runner: RewriteRunner = field(default_factory=InThisProcess)
+    target_size: int | None = None
+    by_key: Callable[[], AbstractContextManager[DeletedByKey | None]] = nullcontext
+    on_commit: Callable[[], None] = _nothing
+    run: RunId = field(default_factory=RunId)
+
+    def write(self) -> WrittenDelta:
+        """Commit version 0. Raises DeltaConflict where a log appeared meanwhile; leaves nothing behind when it fails."""
+        metadata = self.metadata(self.design.translation, self.position, 0, created_ms=self.timestamp_ms)
+        transaction = self.create(metadata)
+        files = rows = rewritten = 0
+        for adds in self._adds(transaction):
+            transaction.add_files([adds])
+            files += adds.num_rows
+            rows += live_rows(adds)
+            rewritten += rewritten_files(adds)
+        if self.design.lineage:
+            transaction.reserve_row_ids(self.next_row_id - 1)
+        snapshot = self.source.snapshot
+        transaction.set_txn(self.position.app_id, self.position.version or 0, last_updated_ms=self.clock_ms)
+        operation, parameters = iceberg_to_delta_operation(None if snapshot is None else snapshot.operation, first=True)
+        version = transaction.commit(
+            operation,
+            parameters=parameters,
+            timestamp_ms=self.timestamp_ms,
+            extra_info={POSITION_KEY: self.position.to_json()},
+            rules_checked=VOUCHED,
+            expected_version=0,
+        )
+        self.on_commit()
+        checkpoint = transaction.checkpoint_when_due()
+        return WrittenDelta(
+            commits=((self.position.version or 0, version),),
+            location=f"{log_folder(self.root)}/{commit_name(version)}",
+            files=files,
+            rows=rows,
+            rewritten_files=rewritten,
+            checkpoint_failure=checkpoint.failure,
+        )
+
+    def create(self, metadata: Metadata) -> Transaction:
+        """Begin the first commit of the target."""
+        return create_table(
+            self.storage,
+            self.root,
+            metadata=metadata,
+            protocol=self.protocol(metadata),
+            now_ms=lambda: self.clock_ms,
+            new_id=self.run.new,
+        )
+
+    def protocol(self, metadata: Metadata) -> Protocol:
+        """The protocol of the target's first version, which every later one keeps."""
+        return protocol_of_new_table(metadata, by_name=self.design.named_features)
+
+    def metadata(
+        self, translation: DeltaSchemaTranslation, position: Position, version: int, *, created_ms: int
+    ) -> Metadata:
+        """The metadata of one version of the target, which holds the source at ``position``."""
+        design = self.design
+        properties: dict[str, str] = {
+            **design.properties,
+            RETENTION_KEY: _RETENTION,
+            POSITION_KEY: position.to_text(),
+            OPTIONS_KEY: self.options_text,
+            TARGET_VERSION_KEY: str(version),
+        }
+        if self.plan_name is not None:
+            properties[PLAN_KEY] = self.plan_name
+        if design.mode is not MappingMode.NONE:
+            properties["delta.columnMapping.maxColumnId"] = str(self.source.table.metadata.last_column_id)
+        if any(design.deletes.values()):
+            properties["delta.enableDeletionVectors"] = "true"
+        if design.lineage:
+            properties |= iceberg_to_delta_lineage_properties()
+        if len(design.line.snapshots) > 1:
+            properties["delta.enableInCommitTimestamps"] = "true"
+        return new_metadata(
+            translation.schema,
+            table_id=str(uuid.uuid5(_NAMESPACE, f"{self.position.app_id}|{self.root}")),
+            created_time_ms=created_ms,
+            partition_columns=design.partition_names(translation),
+            configuration=properties,
+            column_mapping=design.mode,
+            description=design.description,
+        )
+
+    @property
+    def next_row_id(self) -> int:
+        """The lowest row id that the source has not given out."""
+        return self.source.table.metadata.next_row_id or 0
+
+    @property
+    def timestamp_ms(self) -> int:
+        """When the source's snapshot was committed."""
+        snapshot = self.source.snapshot
+        return self.source.table.metadata.last_updated_ms if snapshot is None else snapshot.timestamp_ms
+
+    def _adds(self, transaction: Transaction) -> Iterator[pa.RecordBatch]:
+        snapshot = self.source.snapshot
+        if snapshot is None:
+            return
+        entries = self.entries()
+        with self.by_key() as by_key:
+            resolved = resolve_deletes(self.source.table, snapshot, by_key=by_key)
+            yield from entries.adds(resolved, snapshot, transaction, RewriteQueue(entries.rewriter()))
+
+    def entries(self) -> DeltaEntries:
+        return DeltaEntries(
+            source=self.source,
+            design=self.design,
+            root=self.root,
+            storage=self.storage,
+            runner=self.runner,
+            target_size=self.target_size,
+        )
+
+
+def live_rows(adds: pa.RecordBatch) -> int:
+    """What a reader sees of files that are added."""
+    counts = pc.struct_field(adds.column("stats"), "num_records")
+    deleted = pc.struct_field(adds.column("deletion_vector"), "cardinality")
+    return int((pc.sum(counts).as_py() or 0) - (pc.sum(deleted).as_py() or 0))
+
+
+def rewritten_files(adds: pa.RecordBatch) -> int:
+    """How many of them were written for the target."""
+    return int(pc.sum(pc.starts_with(adds.column("path"), f"{HIDDEN_FOLDER}/")).as_py() or 0)

@@ -1,0 +1,1 @@
+"""A Delta version, or a range of them, becomes snapshots of an Iceberg table."""

@@ -1,0 +1,1 @@
+"""Whether two tables are equal: schema, files, counts, bounds and rows."""
