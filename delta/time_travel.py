@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from deltaberg.delta.errors import VersionNotFound
 from deltaberg.delta.log.log_path import LogFile, LogFileKind
 from deltaberg.delta.log.log_segment import complete_checkpoints
-from deltaberg.moment import moment_text
+from deltaberg.timestamps import moment_text
 
 
 def available_commits(files: Sequence[LogFile], *, newest: int) -> tuple[LogFile, ...]:

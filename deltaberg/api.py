@@ -29,9 +29,9 @@ from deltaberg.migrate.rollback import rollback as take_back
 from deltaberg.migrate.source import Source, TableFormat, open_source
 from deltaberg.migrate.verify.verify import VerifyReport
 from deltaberg.migrate.verify.verify import verify as compare
-from deltaberg.moment import moment_ms
 from deltaberg.storage import absolute_location, canonical_location, open_storage
 from deltaberg.table_scan import TableScan, scan_source
+from deltaberg.timestamps import moment_ms
 from deltaberg.translate.options import ConvertOptions, Engine, OptionKeywords, chosen_options, option_types
 
 if TYPE_CHECKING:

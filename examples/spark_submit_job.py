@@ -19,12 +19,12 @@ import json
 import sys
 from collections.abc import Sequence
 
+from deltaberg.batch_file import read_tables
 from deltaberg.errors import DeltabergError
 from deltaberg.migrate.spark import convert_many
 from deltaberg.migrate.spark.batch import AT_ONCE, TableOutcome, TableRequest
 from deltaberg.migrate.spark.session import spark_session
 from deltaberg.storage import absolute_location, open_storage
-from deltaberg.tables_file import read_tables
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

@@ -15,6 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import deltaberg
+from deltaberg.batch_file import read_tables
 from deltaberg.errors import DeltabergError, UsageError, error_context
 from deltaberg.iceberg.manifest.live_files import data_files
 from deltaberg.iceberg.table import Table
@@ -22,7 +23,6 @@ from deltaberg.migrate.source import TableFormat, open_source
 from deltaberg.migrate.spark.batch import TableRequest
 from deltaberg.redaction import has_secret, hide_options, redacted, redacted_json
 from deltaberg.storage import StorageError, absolute_location, open_storage
-from deltaberg.tables_file import read_tables
 
 SECRET = "wJalrXUtnFEMI/K7MDENG+bPxRfiCY"
 PLAIN_SECRET = "wJalrXUtnFEMIK7MDENGbPxRfiCY"

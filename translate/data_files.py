@@ -13,7 +13,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from deltaberg.datafile.parquet_writer import WrittenFiles
+from deltaberg.datafile.parquet.parquet_writer import WrittenFiles
 from deltaberg.delta.log.file_actions import DELETION_VECTOR, STRING_MAP
 from deltaberg.iceberg.manifest.data_file import ADDED, DATA, data_file_schema
 from deltaberg.iceberg.schema import types as ice

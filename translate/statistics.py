@@ -12,8 +12,8 @@ from dataclasses import dataclass
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from deltaberg.datafile.column_metrics import LeafMetrics
-from deltaberg.datafile.parquet_writer import WrittenFiles
+from deltaberg.datafile.parquet.column_metrics import LeafMetrics
+from deltaberg.datafile.parquet.parquet_writer import WrittenFiles
 from deltaberg.delta.schema import types as delta
 from deltaberg.delta.schema.types import arrow_type as delta_arrow_type
 from deltaberg.iceberg.manifest.bound_truncation import (

@@ -8,8 +8,8 @@ import sys
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from deltaberg.moment import moment_text
 from deltaberg.redaction import redacted_json
+from deltaberg.timestamps import moment_text
 
 if TYPE_CHECKING:
     from rich.console import Console, RenderableType

@@ -3,7 +3,7 @@
 from deltaberg.datafile.errors import DataFileError
 from deltaberg.datafile.file_schema import FileField, MappedField, file_fields
 from deltaberg.datafile.footer import FooterFacts, FooterLayout, Footers, footer_facts, read_footers
-from deltaberg.datafile.parquet import POSITION_COLUMN, ParquetSource
+from deltaberg.datafile.parquet.parquet import POSITION_COLUMN, ParquetSource
 from deltaberg.datafile.projection import Match, Projection, ReadField, project
 
 __all__ = [

@@ -12,9 +12,9 @@ import pyarrow as pa
 import pyarrow.types as pt
 
 from deltaberg.datafile.file_schema import FileField, has_field_ids, is_list
-from deltaberg.datafile.parquet import parquet_errors
-from deltaberg.datafile.parquet_footer import UNKNOWN, ParquetFooter, SchemaNode, read_footer
-from deltaberg.datafile.parquet_schema import calendars, parquet_fields
+from deltaberg.datafile.parquet.parquet import parquet_errors
+from deltaberg.datafile.parquet.parquet_footer import UNKNOWN, ParquetFooter, SchemaNode, read_footer
+from deltaberg.datafile.parquet.parquet_schema import calendars, parquet_fields
 from deltaberg.storage import Storage
 
 FOOTER_SCHEMA = pa.schema(

@@ -26,8 +26,8 @@ from deltaberg.datafile.file_schema import (
     with_name_mapping,
 )
 from deltaberg.datafile.promotion import Convert, NotPromotable, promotion
-from deltaberg.datafile.variant import variants_to_json
-from deltaberg.datafile.variant_shredding import unshredded
+from deltaberg.datafile.variant.variant import variants_to_json
+from deltaberg.datafile.variant.variant_shredding import unshredded
 
 Match = Literal["id", "name"]
 

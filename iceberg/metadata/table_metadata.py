@@ -15,7 +15,7 @@ from deltaberg.iceberg.partition.sort_order import UNSORTED, SortOrder
 from deltaberg.iceberg.schema.json_object import JsonObject, signed_snapshot_id
 from deltaberg.iceberg.schema.name_mapping import NAME_MAPPING_PROPERTY, NameMapping
 from deltaberg.iceberg.schema.schema import Schema
-from deltaberg.moment import moment_text
+from deltaberg.timestamps import moment_text
 
 MAX_FORMAT_VERSION = 4
 _LOG_KEYS = frozenset({"metadata-file", "timestamp-ms"})

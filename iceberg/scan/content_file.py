@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from deltaberg.datafile.errors import DataFileError
 from deltaberg.datafile.file_schema import FileField, MappedField, file_fields, has_field_ids, walk, with_name_mapping
-from deltaberg.datafile.parquet import POSITION_COLUMN, ParquetSource
+from deltaberg.datafile.parquet.parquet import POSITION_COLUMN, ParquetSource
 from deltaberg.datafile.projection import Projection, ReadField
 from deltaberg.errors import error_context
 from deltaberg.iceberg.avro.file import AvroFile

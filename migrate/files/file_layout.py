@@ -14,8 +14,8 @@ import pyarrow.compute as pc
 
 from deltaberg.datafile import DataFileError, FileField, ParquetSource, ReadField
 from deltaberg.datafile.file_schema import has_field_ids, walk
-from deltaberg.datafile.parquet import parquet_errors
-from deltaberg.datafile.parquet_outline import FooterForm, outline_of, read_footer_bytes
+from deltaberg.datafile.parquet.parquet import parquet_errors
+from deltaberg.datafile.parquet.parquet_outline import FooterForm, outline_of, read_footer_bytes
 from deltaberg.storage import NotFound, Storage
 
 _THREADS: Final = 8

@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from deltaberg.bitmap import PositionBitmap
 from deltaberg.datafile import ReadField
-from deltaberg.datafile.parquet_writer import ROW_GROUP_BYTES, ParquetFileWriter, WrittenFiles, parquet_schema
+from deltaberg.datafile.parquet.parquet_writer import ROW_GROUP_BYTES, ParquetFileWriter, WrittenFiles, parquet_schema
 from deltaberg.delta.scan import scan as scan_delta
 from deltaberg.iceberg.deletes.delete_index import DeleteIndex
 from deltaberg.iceberg.deletes.row_deletes import FileDeletes

@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from deltaberg.bitmap import PositionBitmap
 from deltaberg.datafile import ReadField
-from deltaberg.datafile.parquet_writer import WrittenFiles
+from deltaberg.datafile.parquet.parquet_writer import WrittenFiles
 from deltaberg.migrate.files.rewrite import (
     NEEDED_COLUMNS,
     NO_DELETES,

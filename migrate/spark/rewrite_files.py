@@ -10,7 +10,7 @@ from typing import Final
 import pyarrow as pa
 
 from deltaberg.bitmap import PositionBitmap
-from deltaberg.datafile.parquet_writer import WrittenFiles
+from deltaberg.datafile.parquet.parquet_writer import WrittenFiles
 from deltaberg.errors import DeltabergError, EngineFailed
 from deltaberg.migrate.files.rewrite import NEEDED_COLUMNS, FileRewrite, RewriteUnit
 from deltaberg.migrate.spark.session import parallelism

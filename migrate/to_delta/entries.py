@@ -11,7 +11,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from deltaberg.datafile.parquet_writer import WrittenFiles
+from deltaberg.datafile.parquet.parquet_writer import WrittenFiles
 from deltaberg.delta.deletion_vector.deletion_vector import DeletionVectorDescriptor
 from deltaberg.delta.schema.partition_values import encode_partition_values
 from deltaberg.iceberg.deletes.resolved_deletes import ResolvedDeletes

@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from deltaberg.bitmap import frame
 from deltaberg.datafile import ReadField
-from deltaberg.datafile.parquet_writer import ParquetFileWriter, parquet_schema
+from deltaberg.datafile.parquet.parquet_writer import ParquetFileWriter, parquet_schema
 from deltaberg.iceberg.deletes.delete_index import FILE_PATH_ID, POS_ID
 from deltaberg.iceberg.deletes.puffin import PuffinWriter
 from deltaberg.migrate.files.vector_copy import Vector

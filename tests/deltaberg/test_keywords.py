@@ -14,12 +14,12 @@ import pytest
 
 import deltaberg
 from deltaberg.api import ConversionKeywords, Where
+from deltaberg.batch_file import read_tables
 from deltaberg.errors import UsageError
 from deltaberg.migrate.source import TableFormat
 from deltaberg.migrate.spark import convert as spark_convert
 from deltaberg.migrate.spark import verify as spark_verify
 from deltaberg.migrate.spark.batch import TableRequest
-from deltaberg.tables_file import read_tables
 from deltaberg.translate.options import ConvertOptions, OptionKeywords, option_types
 
 NO_SESSION: Any = None

@@ -5,7 +5,7 @@ from datetime import datetime, timedelta, timezone
 import pytest
 
 from deltaberg.errors import UsageError
-from deltaberg.moment import moment_ms, moment_text
+from deltaberg.timestamps import moment_ms, moment_text
 
 
 @pytest.mark.parametrize(

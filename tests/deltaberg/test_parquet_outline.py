@@ -12,8 +12,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from deltaberg.datafile.parquet_footer import footer_bytes
-from deltaberg.datafile.parquet_outline import FooterForm, outline_of
+from deltaberg.datafile.parquet.parquet_footer import footer_bytes
+from deltaberg.datafile.parquet.parquet_outline import FooterForm, outline_of
 from deltaberg.migrate.files.file_layout import FactsReader, read_facts
 from deltaberg.storage import open_storage
 

@@ -17,7 +17,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from deltaberg.datafile import DataFileError, ParquetSource, ReadField, footer_facts
-from deltaberg.datafile.parquet_writer import ParquetFileWriter, WrittenFiles, parquet_schema
+from deltaberg.datafile.parquet.parquet_writer import ParquetFileWriter, WrittenFiles, parquet_schema
 from deltaberg.storage import Storage, StorageError, open_storage
 
 

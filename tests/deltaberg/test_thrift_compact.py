@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from deltaberg.datafile.thrift_compact import ThriftError, list_ends, read_struct
+from deltaberg.datafile.parquet.thrift_compact import ThriftError, list_ends, read_struct
 
 
 def varint(number: int) -> bytes:

@@ -19,9 +19,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from deltaberg.datafile import DataFileError, ParquetSource, ReadField
-from deltaberg.datafile.variant import to_json, variants_to_json
-from deltaberg.datafile.variant_metadata import field_names
-from deltaberg.datafile.variant_shredding import unshredded
+from deltaberg.datafile.variant.variant import to_json, variants_to_json
+from deltaberg.datafile.variant.variant_metadata import field_names
+from deltaberg.datafile.variant.variant_shredding import unshredded
 from deltaberg.storage import open_storage
 
 EMPTY = b"\x01\x00\x00"

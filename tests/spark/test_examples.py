@@ -14,7 +14,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from deltaberg.tables_file import read_tables
+from deltaberg.batch_file import read_tables
 
 EXAMPLES = Path(__file__).parent.parent.parent / "examples"
 NOTEBOOK = json.loads((EXAMPLES / "notebook.ipynb").read_text(encoding="utf-8"))

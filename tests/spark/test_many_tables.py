@@ -11,6 +11,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
+from deltaberg.batch_file import read_tables
 from deltaberg.errors import UsageError
 from deltaberg.iceberg.create_table import create_table
 from deltaberg.iceberg.partition.partition_spec import UNPARTITIONED
@@ -21,7 +22,6 @@ from deltaberg.migrate.spark import batch as many_tables
 from deltaberg.migrate.spark.batch import ManyTables, TableOutcome, TableRequest, convert_many
 from deltaberg.migrate.verify.verify import verify
 from deltaberg.storage import open_storage
-from deltaberg.tables_file import read_tables
 from deltaberg.translate.options import ConvertOptions
 
 ID = NestedField(field_id=1, name="id", required=False, type=LongType())

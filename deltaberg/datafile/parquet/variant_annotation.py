@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.types as pt
 
 from deltaberg.datafile.file_schema import child_fields, is_list
-from deltaberg.datafile.thrift_compact import ThriftError, list_ends
+from deltaberg.datafile.parquet.thrift_compact import ThriftError, list_ends
 
 VARIANT_MARK = b"deltaberg:variant"
 """Key in the metadata of an Arrow field that is to be written as a Variant."""

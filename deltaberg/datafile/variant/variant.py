@@ -21,7 +21,7 @@ import numpy as np
 import pyarrow as pa
 
 from deltaberg.datafile.errors import DataFileError
-from deltaberg.datafile.variant_metadata import field_names, malformed, unsigned
+from deltaberg.datafile.variant.variant_metadata import field_names, malformed, unsigned
 
 _MAX_DEPTH = 400
 _DAY_US = 86_400_000_000

@@ -17,7 +17,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from deltaberg.datafile.errors import DataFileError
-from deltaberg.datafile.thrift_compact import Struct, ThriftError, read_struct
+from deltaberg.datafile.parquet.thrift_compact import Struct, ThriftError, read_struct
 from deltaberg.redaction import told_beginning
 
 MAGIC, ENCRYPTED_MAGIC = b"PAR1", b"PARE"

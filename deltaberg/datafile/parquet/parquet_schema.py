@@ -11,7 +11,7 @@ import pyarrow.types as pt
 from deltaberg.datafile.errors import DataFileError
 from deltaberg.datafile.file_schema import FileField, file_fields
 from deltaberg.datafile.hybrid_calendar import HybridCalendar
-from deltaberg.datafile.parquet_footer import ParquetFooter, SchemaNode
+from deltaberg.datafile.parquet.parquet_footer import ParquetFooter, SchemaNode
 
 SPARK_VERSION = b"org.apache.spark.version"
 SPARK_TIMEZONE = b"org.apache.spark.timeZone"

@@ -13,10 +13,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pyarrow.types as pt
 
-from deltaberg.datafile.column_metrics import LeafMetrics, MetricsBuilder
 from deltaberg.datafile.errors import DataFileError
 from deltaberg.datafile.file_schema import PARQUET_FIELD_ID, child_fields, file_fields, is_list
-from deltaberg.datafile.parquet_annotation import VARIANT_MARK, annotated, variant_elements
+from deltaberg.datafile.parquet.column_metrics import LeafMetrics, MetricsBuilder
+from deltaberg.datafile.parquet.variant_annotation import VARIANT_MARK, annotated, variant_elements
 from deltaberg.datafile.projection import Projection, ReadField
 from deltaberg.errors import DeltabergError
 from deltaberg.storage import Storage, StorageError

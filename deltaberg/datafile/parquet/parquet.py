@@ -13,8 +13,8 @@ import pyarrow.parquet as pq
 
 from deltaberg.datafile.errors import DataFileError
 from deltaberg.datafile.file_schema import FileField, MappedField
-from deltaberg.datafile.parquet_footer import read_footer
-from deltaberg.datafile.parquet_schema import parquet_fields
+from deltaberg.datafile.parquet.parquet_footer import read_footer
+from deltaberg.datafile.parquet.parquet_schema import parquet_fields
 from deltaberg.datafile.projection import Match, Projection, ReadField
 from deltaberg.errors import error_context
 from deltaberg.storage import Storage

@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.types as pt
 
 from deltaberg.datafile.errors import DataFileError
-from deltaberg.datafile.variant_metadata import field_ids, field_names, malformed, unsigned
+from deltaberg.datafile.variant.variant_metadata import field_ids, field_names, malformed, unsigned
 
 NULL_VALUE = b"\x00"
 Values = list[bytes | None]

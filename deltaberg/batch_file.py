@@ -18,8 +18,8 @@ from deltaberg.errors import UsageError
 from deltaberg.keywords import check_keywords, nearest
 from deltaberg.migrate.source import TableFormat
 from deltaberg.migrate.spark.batch import TableRequest, Verification
-from deltaberg.moment import moment_ms
 from deltaberg.storage import absolute_location
+from deltaberg.timestamps import moment_ms
 from deltaberg.translate.options import ConvertOptions, OptionKeywords, option_types
 
 _OPTIONS: Final = frozenset(OptionKeywords.__annotations__)

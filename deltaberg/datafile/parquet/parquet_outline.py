@@ -15,10 +15,10 @@ from typing import Final
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from deltaberg.datafile.parquet import parquet_errors
-from deltaberg.datafile.parquet_footer import MAGIC, footer_bytes
-from deltaberg.datafile.parquet_schema import LEGACY_DATETIME, LEGACY_INT96, SPARK_TIMEZONE, SPARK_VERSION
-from deltaberg.datafile.thrift_compact import ThriftError, list_ends, read_integer
+from deltaberg.datafile.parquet.parquet import parquet_errors
+from deltaberg.datafile.parquet.parquet_footer import MAGIC, footer_bytes
+from deltaberg.datafile.parquet.parquet_schema import LEGACY_DATETIME, LEGACY_INT96, SPARK_TIMEZONE, SPARK_VERSION
+from deltaberg.datafile.parquet.thrift_compact import ThriftError, list_ends, read_integer
 from deltaberg.storage import Storage
 
 ARROW_SCHEMA: Final = b"ARROW:schema"

@@ -1,0 +1,1 @@
+"""Parquet files: footers, reading, writing and the metrics of what was written."""

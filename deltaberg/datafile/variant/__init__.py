@@ -1,0 +1,1 @@
+"""Variants: binary encoding, metadata and shredding."""
