@@ -51,7 +51,7 @@ the plan beside it, under `plan`. Of an interrupt, `error.outcome` says what sta
 
 CODES_HEAD = """# The codes of a plan
 
-This page is made by `make docs` from the table in `translate/codes.py`; a test holds it to that. `deltaberg plan` gives each
+This page is made by `make docs` from the table in `translate/codes/`; a test holds it to that. `deltaberg plan` gives each
 fact about a source a code, which stays the same from version to version, and says what will be done about it.
 
 | severity | means |
@@ -127,7 +127,7 @@ def option_row(option: typer.core.TyperOption) -> str:
 
 REFUSED_HEAD = """# What is refused
 
-This page is made by `make docs` from `translate/codes.py` and `delta/protocol/table_features.py`; a test holds it to those. Everything
+This page is made by `make docs` from `translate/codes/` and `delta/protocol/table_features.py`; a test holds it to those. Everything
 else is carried, carried by an equivalent, or written anew. A refusal is exit code 3, one line on standard error, and nothing
 written; `deltaberg plan` lists all of them at once. `--strict` also refuses what [codes.md](codes.md) says in its last column.
 """

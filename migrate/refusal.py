@@ -14,19 +14,19 @@ from deltaberg.migrate.plan_report import Plan, items_of
 from deltaberg.migrate.source import TableFormat
 from deltaberg.migrate.target.target_root import usual_root
 from deltaberg.storage.errors import LocationRefused, NotFound, UnusableLocation
-from deltaberg.translate import codes, location_codes, source_codes
+from deltaberg.translate import codes
 from deltaberg.translate.findings import Code, Finding
 
 _CODES: Final[tuple[tuple[type[DeltabergError], Code], ...]] = (
-    (LocationRefused, location_codes.OTHER_STORE),
-    (Unsupported, source_codes.SOURCE_FEATURE),
+    (LocationRefused, codes.OTHER_STORE),
+    (Unsupported, codes.SOURCE_FEATURE),
     (DataFileError, codes.FILE_UNREADABLE),
-    (CorruptMetadata, source_codes.SOURCE_UNREADABLE),
-    (CorruptLog, source_codes.SOURCE_UNREADABLE),
-    (CorruptDeletionVector, source_codes.SOURCE_UNREADABLE),
-    (NotATable, source_codes.SOURCE_UNREADABLE),
-    (NotFound, source_codes.SOURCE_UNREADABLE),
-    (UnusableLocation, source_codes.SOURCE_UNREADABLE),
+    (CorruptMetadata, codes.SOURCE_UNREADABLE),
+    (CorruptLog, codes.SOURCE_UNREADABLE),
+    (CorruptDeletionVector, codes.SOURCE_UNREADABLE),
+    (NotATable, codes.SOURCE_UNREADABLE),
+    (NotFound, codes.SOURCE_UNREADABLE),
+    (UnusableLocation, codes.SOURCE_UNREADABLE),
 )
 
 STOPS_AT_SOURCE: Final[tuple[type[DeltabergError], ...]] = tuple(kind for kind, _ in _CODES)
@@ -63,7 +63,7 @@ def refused_by_source(error: DeltabergError, *, source: dict[str, Any], to: str,
     """
     code = next(code for kind, code in _CODES if isinstance(error, kind))
     where = error.path if code is codes.FILE_UNREADABLE else None
-    what = (error.feature if code is source_codes.SOURCE_FEATURE else where) or "the table"
+    what = (error.feature if code is codes.SOURCE_FEATURE else where) or "the table"
     return Plan(
         source=source,
         target={"format": to, "location": location},

@@ -18,7 +18,7 @@ from deltaberg.delta.log.file_actions import DELETION_VECTOR
 from deltaberg.iceberg.deletes.delete_index import FILE_PATH_ID, PUFFIN
 from deltaberg.iceberg.manifest.data_file import ADDED, POSITION_DELETES, data_file_schema
 from deltaberg.iceberg.manifest.metrics import metric_map
-from deltaberg.translate import codes, reader_codes, source_codes
+from deltaberg.translate import codes
 from deltaberg.translate.findings import Code
 
 FRAME_BYTES = 8
@@ -73,7 +73,7 @@ DELETE_RULES: Final[tuple[DeleteRule, ...]] = (
         source="Iceberg equality deletes on a field of a struct that may be null",
         target="Delta",
         becomes="the same, by the specification: a null struct has null fields, which a key of null deletes (Spark keeps such rows)",
-        code=reader_codes.EQUALITY_DELETES_NESTED,
+        code=codes.EQUALITY_DELETES_NESTED,
     ),
     DeleteRule(
         source="Iceberg deletes of positions after the end of the file",
@@ -85,7 +85,7 @@ DELETE_RULES: Final[tuple[DeleteRule, ...]] = (
         source="Delta deletion vector of more rows than the file has",
         target="Iceberg",
         becomes="refused",
-        code=source_codes.VECTOR_EXCEEDS_FILE,
+        code=codes.VECTOR_EXCEEDS_FILE,
     ),
 )
 

@@ -19,8 +19,8 @@ from deltaberg.migrate.target.target_root import ICEBERG_FOLDER, opened_folder
 from deltaberg.storage import GuardedStorage, Storage
 from deltaberg.storage.guarded_storage import unguarded_places
 from deltaberg.storage.location_roots import Roots
+from deltaberg.translate.codes import OTHER_STORE, OUTSIDE_ALLOWED, OUTSIDE_FILES
 from deltaberg.translate.findings import Finding
-from deltaberg.translate.location_codes import OTHER_STORE, OUTSIDE_ALLOWED, OUTSIDE_FILES
 
 NAMED: Final = 20
 """So many folders get a finding of their own."""

@@ -24,7 +24,7 @@ from deltaberg.iceberg.snapshot_write.row_lineage import LINEAGE_FIELDS
 from deltaberg.migrate.source import DeltaSource, IcebergSource
 from deltaberg.migrate.target.locations import join
 from deltaberg.storage import Storage
-from deltaberg.translate.values import convert_columns, mapped_fields
+from deltaberg.translate.value_mapping import convert_columns, mapped_fields
 
 LOCAL_LIMIT_BYTES: Final = 64 << 30
 """What ``--engine auto`` still rewrites on this machine."""

@@ -60,9 +60,9 @@ from deltaberg.migrate.to_delta.survey import DeltaSurvey, FileTally, look_at_de
 from deltaberg.migrate.to_delta.writer import VOUCHED, DeltaWriter, WrittenDelta
 from deltaberg.storage import Storage, StorageError
 from deltaberg.storage.location_roots import Roots
+from deltaberg.translate.codes import FILE_LISTED_TWICE
 from deltaberg.translate.findings import Finding
-from deltaberg.translate.history import iceberg_to_delta_operation
-from deltaberg.translate.source_codes import FILE_LISTED_TWICE
+from deltaberg.translate.operations import iceberg_to_delta_operation
 
 _NAMESPACE: Final = uuid.UUID("5c1f2b3e-8a53-5d0e-9a0b-5b4f0b9c7e21")
 _NO_WORDS: Final = np.zeros(0, np.uint64)

@@ -24,6 +24,7 @@ from deltaberg.migrate.source import Source
 from deltaberg.migrate.spark.session import parallelism
 from deltaberg.migrate.spark.tasks import Attempt, Done, SparkWork, TaskProgress
 from deltaberg.migrate.verify.check import Check
+from deltaberg.migrate.verify.row_hash import USUAL_KEY, Hashes, HashKey, column_hashes, row_hashes
 from deltaberg.migrate.verify.rows import (
     SHOWN_ROWS,
     Sums,
@@ -33,7 +34,6 @@ from deltaberg.migrate.verify.rows import (
     shown_rows,
 )
 from deltaberg.migrate.verify.tables import ChosenOptions, FileRows, file_locations, listed_files
-from deltaberg.translate.row_hash import USUAL_KEY, Hashes, HashKey, column_hashes, row_hashes
 
 TASK_BYTES: Final = 256 << 20
 TASK_FILES: Final = 1024

@@ -15,8 +15,8 @@ from deltaberg.delta.schema.column_mapping import MappingMode
 from deltaberg.iceberg.schema.schema import Schema
 from deltaberg.migrate.to_delta.survey import DeltaSurvey
 from deltaberg.translate import codes
-from deltaberg.translate.carried_mapping import CarriedMapping
-from deltaberg.translate.file_columns import Obstacle, name_obstacles, names_in_file, taken_names
+from deltaberg.translate.column_mapping_property import CarriedMapping
+from deltaberg.translate.file_sharing import Obstacle, name_obstacles, names_in_file, taken_names
 from deltaberg.translate.findings import Finding
 from deltaberg.translate.options import ConvertOptions
 from deltaberg.translate.physical_names import choose_physical_names

@@ -26,12 +26,12 @@ from deltaberg.migrate.to_delta.iceberg_compat import compat_findings
 from deltaberg.migrate.to_delta.int96_survey import int96_obstacles
 from deltaberg.migrate.to_delta.sharing import FileGroup, FileSharing, GroupKey
 from deltaberg.migrate.to_delta.survey import DeltaSurvey, Surveying, survey_delta
-from deltaberg.translate import codes, reader_codes, source_codes
-from deltaberg.translate.carried_mapping import CarriedMapping
+from deltaberg.translate import codes
+from deltaberg.translate.column_mapping_property import CarriedMapping
 from deltaberg.translate.data_files import top_folder
 from deltaberg.translate.derived_columns import with_derived_columns
 from deltaberg.translate.field_ids import physical_name
-from deltaberg.translate.file_columns import held_by_id, narrower_types
+from deltaberg.translate.file_sharing import held_by_id, narrower_types
 from deltaberg.translate.findings import Finding
 from deltaberg.translate.lineage import iceberg_to_delta_lineage_properties
 from deltaberg.translate.options import ConvertOptions
@@ -252,13 +252,13 @@ class _Designer:
         self.findings.extend(self.survey.footers.findings())
         self.findings.extend(outside_findings(self.survey.outside, self.source.storage))
         if self.source.snapshot is None:
-            self.findings.append(Finding(code=source_codes.EMPTY_SOURCE, what="snapshots"))
+            self.findings.append(Finding(code=codes.EMPTY_SOURCE, what="snapshots"))
         if self.survey.listed_twice is not None:
-            self.findings.append(Finding(code=source_codes.FILE_LISTED_TWICE, what=self.survey.listed_twice, files=1))
+            self.findings.append(Finding(code=codes.FILE_LISTED_TWICE, what=self.survey.listed_twice, files=1))
         for snapshot in self.line.distinct:
             if snapshot.snapshot_id < 0:
                 detail = f"{snapshot.snapshot_id} is {snapshot.snapshot_id + 2**64} unsigned"
-                self.findings.append(Finding(code=source_codes.SNAPSHOT_ID_UNSIGNED, what="snapshot", detail=detail))
+                self.findings.append(Finding(code=codes.SNAPSHOT_ID_UNSIGNED, what="snapshot", detail=detail))
         for kind, code in (
             ("vectors", codes.DELETION_VECTORS),
             ("position", codes.POSITION_DELETES),
@@ -276,9 +276,7 @@ class _Designer:
         for field_id in sorted(self.survey.key_columns):
             schema = next((each for each in schemas if each.find(field_id) is not None), None)
             if schema is not None and any(not each.required for each in _parents(schema, field_id)):
-                self.findings.append(
-                    Finding(code=reader_codes.EQUALITY_DELETES_NESTED, what=schema.full_name(field_id))
-                )
+                self.findings.append(Finding(code=codes.EQUALITY_DELETES_NESTED, what=schema.full_name(field_id)))
 
     def _look_for_other_buckets(self, rewritten: frozenset[GroupKey]) -> None:
         """Files that are shared and that no path relative to the target reaches."""

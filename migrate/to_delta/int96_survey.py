@@ -16,10 +16,10 @@ from deltaberg.migrate.source import IcebergSource
 from deltaberg.migrate.to_delta.ancestry import SnapshotLine
 from deltaberg.migrate.to_delta.survey import DeltaSurvey, observe
 from deltaberg.translate import codes
-from deltaberg.translate.file_columns import Obstacle
+from deltaberg.translate.file_sharing import Obstacle
+from deltaberg.translate.legacy_timestamps import int96_may_overflow
 from deltaberg.translate.schema import LeafPair, iceberg_to_delta_schema
 from deltaberg.translate.statistics import iceberg_to_delta_stats
-from deltaberg.translate.stored_values import int96_may_overflow
 
 
 def int96_obstacles(

@@ -27,7 +27,7 @@ from deltaberg.migrate.target.watermark import POSITION_KEY, Position, schema_fi
 from deltaberg.migrate.to_delta.entries import HIDDEN_FOLDER, DeltaEntries, Rows, SourceFiles, write_vectors
 from deltaberg.migrate.to_delta.writer import VOUCHED, DeltaWriter, WrittenDelta, live_rows, rewritten_files
 from deltaberg.translate.data_files import encode_paths
-from deltaberg.translate.history import SCHEMA_CHANGED, iceberg_to_delta_operation
+from deltaberg.translate.operations import SCHEMA_CHANGED, iceberg_to_delta_operation
 
 _NAMES: Final = uuid.UUID("6c1a6b1e-4a0e-5f43-8a59-1d6a6f0c7b52")
 

@@ -11,7 +11,7 @@ from deltaberg.iceberg.partition.transforms import IdentityTransform
 from deltaberg.migrate.files.file_layout import UNREADABLE
 from deltaberg.migrate.to_delta.column_names import ColumnNaming
 from deltaberg.translate import codes
-from deltaberg.translate.file_columns import Obstacle, delta_obstacles, still_in_the_way
+from deltaberg.translate.file_sharing import Obstacle, delta_obstacles, still_in_the_way
 from deltaberg.translate.findings import Finding, Severity
 from deltaberg.translate.options import ConvertOptions
 

@@ -42,7 +42,7 @@ from deltaberg.migrate.to_delta.replay import DeltaReplay, DescribedFiles, excha
 from deltaberg.migrate.to_delta.survey import DeltaSurvey, look_at_files
 from deltaberg.migrate.to_delta.writer import VOUCHED, DeltaWriter, WrittenDelta
 from deltaberg.translate.data_files import encode_paths
-from deltaberg.translate.history import SCHEMA_CHANGED, iceberg_to_delta_operation
+from deltaberg.translate.operations import SCHEMA_CHANGED, iceberg_to_delta_operation
 from deltaberg.translate.options import ConvertOptions
 
 

@@ -27,8 +27,8 @@ from deltaberg.migrate.target.watermark import OPTIONS_KEY, PLAN_KEY, POSITION_K
 from deltaberg.migrate.to_delta.design import DeltaDesign
 from deltaberg.migrate.to_delta.entries import HIDDEN_FOLDER, DeltaEntries
 from deltaberg.storage import Storage
-from deltaberg.translate.history import iceberg_to_delta_operation
 from deltaberg.translate.lineage import iceberg_to_delta_lineage_properties
+from deltaberg.translate.operations import iceberg_to_delta_operation
 from deltaberg.translate.schema import DeltaSchemaTranslation
 
 RETENTION_KEY: Final = "delta.deletedFileRetentionDuration"

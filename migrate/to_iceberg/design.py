@@ -21,8 +21,8 @@ from deltaberg.migrate.to_iceberg.source_files import DeltaFileReader
 from deltaberg.migrate.to_iceberg.survey import FileTotals, IcebergSurvey, Surveying, SurveyRequest, survey_iceberg
 from deltaberg.migrate.to_iceberg.version_range import DeltaEras, delta_eras
 from deltaberg.redaction import redacted
-from deltaberg.translate import codes, source_codes
-from deltaberg.translate.carried_mapping import MAPPING_KEY, CarriedMapping
+from deltaberg.translate import codes
+from deltaberg.translate.column_mapping_property import MAPPING_KEY, CarriedMapping
 from deltaberg.translate.field_ids import Path, assigned_ids, declared_ids, mapped_schema, physical_name
 from deltaberg.translate.findings import Finding
 from deltaberg.translate.lineage import DeltaLineage, delta_lineage
@@ -107,7 +107,7 @@ def design_iceberg(
     findings = [*survey.all_findings(), *reader.survey.findings(), *outside_findings(reader.outside, source.storage)]
     difference = source.snapshot.checksum_difference(_log_totals(source, survey, eras))
     if difference is not None:
-        findings.append(Finding(code=source_codes.CHECKSUM_DIFFERS, what="checksum file", detail=difference))
+        findings.append(Finding(code=codes.CHECKSUM_DIFFERS, what="checksum file", detail=difference))
     if survey.counted_by_footer:
         findings.append(Finding(code=codes.STATISTICS_FROM_FOOTERS, what="row counts", files=survey.counted_by_footer))
     if eras is not None and eras.cut is not None:
@@ -267,7 +267,7 @@ def translated(schema: StructType, ids: Mapping[Path, int], version: int) -> Ice
         return delta_to_iceberg_schema(schema, ids, format_version=version)
     except InvalidIcebergRequest as error:
         fallback = delta_to_iceberg_schema(schema, assigned_ids(schema, known={}), format_version=version)
-        refusal = Finding(code=source_codes.SCHEMA_CONTRADICTORY, what="schema", detail=error.message)
+        refusal = Finding(code=codes.SCHEMA_CONTRADICTORY, what="schema", detail=error.message)
         return IcebergSchemaTranslation(
             schema=fallback.schema,
             leaves=fallback.leaves,

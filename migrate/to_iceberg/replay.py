@@ -26,7 +26,7 @@ from deltaberg.migrate.to_iceberg.source_files import DeltaFiles
 from deltaberg.migrate.to_iceberg.survey import highest_commit_version
 from deltaberg.migrate.to_iceberg.version_range import DeltaEras, Era
 from deltaberg.migrate.to_iceberg.writer import IcebergWriter, WrittenIceberg, snapshot_id_of
-from deltaberg.translate.history import APPEND, OVERWRITE, delta_to_iceberg_operation
+from deltaberg.translate.operations import APPEND, OVERWRITE, delta_to_iceberg_operation
 
 
 @dataclass(slots=True, kw_only=True)

@@ -30,13 +30,13 @@ from deltaberg.iceberg.snapshot_write.row_lineage import ROW_ID
 from deltaberg.migrate.files.file_layout import FileFacts, differs_from_constant
 from deltaberg.migrate.source import DeltaSource
 from deltaberg.migrate.to_iceberg.source_files import DeltaFileReader, DeltaFiles
-from deltaberg.translate import codes, reader_codes, source_codes
+from deltaberg.translate import codes
 from deltaberg.translate.field_ids import Path, physical_name
-from deltaberg.translate.file_columns import Obstacle, held_by_path, iceberg_obstacles
+from deltaberg.translate.file_sharing import Obstacle, held_by_path, iceberg_obstacles
 from deltaberg.translate.findings import Code, Finding
+from deltaberg.translate.legacy_timestamps import int96_may_overflow, rebase_may_matter
 from deltaberg.translate.lineage import DeltaLineage
 from deltaberg.translate.options import ConvertOptions
-from deltaberg.translate.stored_values import int96_may_overflow, rebase_may_matter
 
 _WITHOUT_ZONE: Final = r"^\s*\d{4,}-\d\d-\d\d([ T][0-9:.]*)?\s*$"
 _DOUBTFUL_PARTITION_TYPES: Final = (TimestampType, TimestampNtzType, FloatType, DoubleType)
@@ -216,9 +216,7 @@ class IcebergSurveyor:
             row = pc.index(too_many, True).as_py()
             detail = f"{deleted[row]} of {batch.record_counts[row]} rows"
             what = str(batch.locations[row])
-            self.result.findings.append(
-                Finding(code=source_codes.VECTOR_EXCEEDS_FILE, what=what, detail=detail, files=1)
-            )
+            self.result.findings.append(Finding(code=codes.VECTOR_EXCEEDS_FILE, what=what, detail=detail, files=1))
 
     def _look_at_partition_texts(self, batch: DeltaFiles) -> None:
         """Values must parse; instants should say their zone."""
@@ -346,7 +344,7 @@ class IcebergSurveyor:
         if facts.has_ids or not (here & ~rewritten).any():
             return
         for name in facts.unusual_maps:
-            self.result.mark(reader_codes.MAP_GROUP_NAMES, name, here, batch)
+            self.result.mark(codes.MAP_GROUP_NAMES, name, here, batch)
             if self.options.strict:
                 rewritten |= here
 

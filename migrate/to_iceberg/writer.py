@@ -32,7 +32,7 @@ from deltaberg.migrate.to_iceberg.design import IcebergDesign
 from deltaberg.migrate.to_iceberg.entries import DeleteSink, IcebergEntries
 from deltaberg.storage import Storage
 from deltaberg.translate.decimal_bounds import may_be_rounded
-from deltaberg.translate.history import APPEND, OVERWRITE
+from deltaberg.translate.operations import APPEND, OVERWRITE
 from deltaberg.translate.schema import IcebergSchemaTranslation
 
 GC_ENABLED: Final = "gc.enabled"

@@ -12,8 +12,8 @@ import pyarrow as pa
 
 from deltaberg.migrate.source import Source
 from deltaberg.migrate.verify.check import SHOWN, Check
+from deltaberg.migrate.verify.row_hash import USUAL_KEY, Hashes, HashKey, column_hashes, row_hashes
 from deltaberg.migrate.verify.tables import ChosenOptions, column_facts, row_batches
-from deltaberg.translate.row_hash import USUAL_KEY, Hashes, HashKey, column_hashes, row_hashes
 
 SHOWN_ROWS: Final = SHOWN // 2
 """So many rows of each side are shown."""

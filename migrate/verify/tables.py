@@ -30,7 +30,7 @@ from deltaberg.translate.derived_columns import GENERATION_KEY
 from deltaberg.translate.field_ids import assigned_ids, declared_ids, mapped_schema
 from deltaberg.translate.schema import delta_to_iceberg_schema, iceberg_to_delta_schema
 from deltaberg.translate.types import delta_to_iceberg_type
-from deltaberg.translate.values import convert_columns
+from deltaberg.translate.value_mapping import convert_columns
 
 _NEWEST_FORMAT = 3
 _ADD_COLUMNS = ["path", "partition_values", "size", "deletion_vector", "base_row_id", "default_row_commit_version"]

@@ -21,11 +21,11 @@ from deltaberg.migrate.convert import convert
 from deltaberg.migrate.spark import verify_rows
 from deltaberg.migrate.spark.tasks import SparkWork
 from deltaberg.migrate.spark.verify_rows import spark_rows_check
+from deltaberg.migrate.verify.row_hash import HashKey
 from deltaberg.migrate.verify.tables import ChosenOptions
 from deltaberg.migrate.verify.verify import VerifyReport, verify
 from deltaberg.storage import open_storage
 from deltaberg.translate.options import ConvertOptions
-from deltaberg.translate.row_hash import HashKey
 
 ID = NestedField(field_id=1, name="id", required=False, type=LongType())
 NUMBER = NestedField(field_id=2, name="x", required=False, type=DoubleType())

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from deltaberg.delta.schema.column_mapping import MappingMode
-from deltaberg.translate.carried_mapping import MAPPING_KEY, CarriedMapping
+from deltaberg.translate.column_mapping_property import MAPPING_KEY, CarriedMapping
 
 
 def test_survives_the_property_in_the_order_of_the_partition_columns() -> None:

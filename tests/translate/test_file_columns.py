@@ -13,7 +13,7 @@ from deltaberg.iceberg.schema import types as ice
 from deltaberg.iceberg.schema.name_mapping import NameMapping
 from deltaberg.translate import codes
 from deltaberg.translate.field_ids import assigned_ids
-from deltaberg.translate.file_columns import (
+from deltaberg.translate.file_sharing import (
     Obstacle,
     delta_obstacles,
     held_by_id,

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from deltaberg.translate.history import delta_to_iceberg_operation, iceberg_to_delta_operation
+from deltaberg.translate.operations import delta_to_iceberg_operation, iceberg_to_delta_operation
 
 
 @pytest.mark.parametrize(

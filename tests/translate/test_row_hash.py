@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from deltaberg.translate.row_hash import USUAL_KEY, HashKey, column_hashes, row_hashes
+from deltaberg.migrate.verify.row_hash import USUAL_KEY, HashKey, column_hashes, row_hashes
 
 SAME = [
     ([1, None, -3], pa.int8(), pa.int64()),

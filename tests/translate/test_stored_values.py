@@ -7,7 +7,7 @@ import pyarrow as pa
 import pytest
 
 from deltaberg.delta.schema import types as delta
-from deltaberg.translate.stored_values import int96_may_overflow, rebase_may_matter
+from deltaberg.translate.legacy_timestamps import int96_may_overflow, rebase_may_matter
 
 COUNT = pa.array([10], pa.int64())
 UTC = pa.timestamp("us", tz="UTC")

@@ -9,7 +9,7 @@ import pytest
 
 from deltaberg.iceberg.schema import types as ice
 from deltaberg.iceberg.schema.types import arrow_type
-from deltaberg.translate.values import convert_columns
+from deltaberg.translate.value_mapping import convert_columns
 
 ID = uuid.UUID("f79c3e09-677c-4bbd-a479-3f349cb785e7")
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Final
 
 from deltaberg.translate.findings import Code, Severity
-from deltaberg.translate.location_codes import LOCATION_CODES
 
 _ICEBERG: Final = ("iceberg",)
 _DELTA: Final = ("delta",)
@@ -80,16 +79,4 @@ FILE_LISTED_TWICE: Final = Code(
     "and once would be other rows.",
     remedy="Take one of the two entries out of the source, or rewrite the file there (rewrite_data_files).",
     example="a table to which add_files or a retried commit added a file again",
-)
-
-SOURCE_CODES: Final = (
-    *LOCATION_CODES,
-    CHECKSUM_DIFFERS,
-    EMPTY_SOURCE,
-    FILE_LISTED_TWICE,
-    SCHEMA_CONTRADICTORY,
-    SNAPSHOT_ID_UNSIGNED,
-    SOURCE_FEATURE,
-    SOURCE_UNREADABLE,
-    VECTOR_EXCEEDS_FILE,
 )

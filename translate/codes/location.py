@@ -38,5 +38,3 @@ OTHER_STORE: Final = Code(
     "they are.",
     example="a table in s3://lake whose log names file:/etc/passwd",
 )
-
-LOCATION_CODES: Final[tuple[Code, ...]] = (OUTSIDE_FILES, OUTSIDE_ALLOWED, OTHER_STORE)

@@ -30,5 +30,3 @@ EQUALITY_DELETES_NESTED: Final = Code(
     "(rewrite_data_files).",
     example="equality deletes on `place.town`, and rows whose `place` is null",
 )
-
-READER_CODES: Final[tuple[Code, ...]] = (MAP_GROUP_NAMES, EQUALITY_DELETES_NESTED)
