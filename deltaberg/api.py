@@ -17,7 +17,8 @@ from deltaberg.errors import NotATable, UsageError, error_context
 from deltaberg.keywords import check_keywords
 from deltaberg.migrate.convert import ConvertResult
 from deltaberg.migrate.convert import convert as run_conversion
-from deltaberg.migrate.engine import Progress, rows_checker
+from deltaberg.migrate.engine import Progress
+from deltaberg.migrate.engine_choice import rows_checker
 from deltaberg.migrate.history import HistoryReport
 from deltaberg.migrate.history import history as list_history
 from deltaberg.migrate.inspection import Inspection, inspect_table

@@ -34,7 +34,7 @@ from deltaberg.iceberg.metadata.metadata_update import (
     SetStatistics,
     UpgradeFormatVersion,
 )
-from deltaberg.iceberg.metadata.snapshot import OPERATION, Operation, Snapshot
+from deltaberg.iceberg.metadata.snapshot import OPERATION, Operation
 from deltaberg.iceberg.metadata.snapshot_ref import MAIN_BRANCH, RefType, SnapshotRef
 from deltaberg.iceberg.metadata.statistics_file import PartitionStatisticsFile, StatisticsFile
 from deltaberg.iceberg.metadata.table_metadata import TableMetadata
@@ -70,6 +70,7 @@ from deltaberg.iceberg.schema.schema_update import SchemaUpdate
 from deltaberg.iceberg.schema.type_promotion import check_evolution
 from deltaberg.iceberg.snapshot_write.snapshot_builder import SnapshotBuilder, SnapshotRequest
 from deltaberg.iceberg.snapshot_write.snapshot_manifests import SnapshotManifests
+from deltaberg.iceberg.snapshot_write.snapshot_updates import snapshot_updates
 from deltaberg.storage import StorageError
 from deltaberg.storage.commit_put import CommitIntent
 
@@ -441,7 +442,7 @@ class Transaction:
         for action in self._actions:
             if isinstance(action, SnapshotBuilder):
                 snapshot = action.produce(builder.heads(), manifests, retried=retried)
-                made = _snapshot_updates(action, snapshot, builder.refs)
+                made = snapshot_updates(action, snapshot, builder.refs)
             else:
                 made = [action]
             for update in made:
@@ -486,21 +487,3 @@ class Transaction:
         if bool_property(metadata.properties, METADATA_DELETE_OLD, default=False):
             delete_trimmed_metadata(base.storage, base.metadata, metadata)
         return replace(base, metadata=metadata, metadata_location=location)
-
-
-def _snapshot_updates(
-    builder: SnapshotBuilder, snapshot: Snapshot, refs: Mapping[str, SnapshotRef]
-) -> list[MetadataUpdate]:
-    added = AddSnapshot(snapshot=snapshot)
-    branch = builder.request.branch
-    if branch is None:
-        return [added]
-    known = refs.get(branch)
-    if known is not None and known.type is RefType.TAG:
-        raise InvalidIcebergRequest(f"Cannot commit to {branch}: it is a tag")
-    moved = (
-        SnapshotRef(snapshot_id=snapshot.snapshot_id, type=RefType.BRANCH)
-        if known is None
-        else replace(known, snapshot_id=snapshot.snapshot_id)
-    )
-    return [added, SetSnapshotRef(name=branch, ref=moved, logged_ms=snapshot.timestamp_ms)]

@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING, Any
 
 from deltaberg.delta.log.log_path import commit_name, log_folder
 from deltaberg.errors import CommitStateUnknown, Conflict
-from deltaberg.migrate.engine import Engine, LocalEngine, PartsOfSource, Progress, engine_of
-from deltaberg.migrate.plan import PreparedPlan, check_request, describe_source, nothing_to_do, prepare
+from deltaberg.migrate.engine import Engine, LocalEngine, PartsOfSource, Progress
+from deltaberg.migrate.engine_choice import engine_of
+from deltaberg.migrate.plan import PreparedPlan, check_request, nothing_to_do, prepare
 from deltaberg.migrate.plan_report import Plan, PlanItem, items_of
 from deltaberg.migrate.refusal import STOPS_AT_SOURCE, Refused, refused_by_source
 from deltaberg.migrate.source import DeltaSource, IcebergSource, Source, TableFormat, naming_target
@@ -26,7 +27,7 @@ from deltaberg.migrate.target.run_document import RunId, at_work, put_run_docume
 from deltaberg.migrate.target.target_root import target_root
 from deltaberg.migrate.target.target_state import Begun, options_text, plan_prefix, target_state
 from deltaberg.migrate.target.undo_storage import RecordingStorage
-from deltaberg.migrate.target.watermark import Position, position_of
+from deltaberg.migrate.target.watermark import Position, describe_source, position_of
 from deltaberg.migrate.to_delta.design import DeltaDesign
 from deltaberg.migrate.to_delta.entries import HIDDEN_FOLDER
 from deltaberg.migrate.to_delta.replay import DeltaReplay

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
-from typing import TYPE_CHECKING, Protocol
+from typing import Protocol
 
 from deltaberg.iceberg.deletes.resolved_deletes import DeletedByKey
 from deltaberg.migrate.files.rewrite import InThisProcess, RewriteRunner
@@ -16,13 +16,7 @@ from deltaberg.migrate.to_delta.writer import DeltaWriter, WrittenDelta
 from deltaberg.migrate.to_iceberg.source_files import DeltaFileReader
 from deltaberg.migrate.to_iceberg.survey import IcebergSurvey, SurveyRequest
 from deltaberg.migrate.to_iceberg.writer import IcebergWriter, WrittenIceberg
-from deltaberg.migrate.verify.check import Check
-from deltaberg.migrate.verify.rows import rows_check
-from deltaberg.migrate.verify.tables import ChosenOptions
 from deltaberg.translate.options import ConvertOptions
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
 
 Progress = Callable[[str, int, int], None]
 """Called with (stage, done, total); total 0 where it is not known."""
@@ -96,32 +90,3 @@ class LocalEngine:
         self, source: IcebergSource, folder: str, storage: RecordingStorage, progress: Progress
     ) -> AbstractContextManager[DeletedByKey | None]:
         return nullcontext()
-
-
-RowsChecker = Callable[[Source, Source, ChosenOptions], Check]
-
-
-def rows_checker(name: str, session: SparkSession | None = None, *, progress: Progress | None = None) -> RowsChecker:
-    """Who compares the rows of two tables; ``session`` as for ``engine_of``. Raises EngineUnavailable."""
-    if name != "spark" and session is None:
-        return rows_check
-    from deltaberg.migrate.spark.session import spark_session
-    from deltaberg.migrate.spark.tasks import SparkWork
-    from deltaberg.migrate.spark.verify_rows import spark_rows_check
-
-    work = SparkWork(spark_session(session))
-    return spark_rows_check(
-        work, progress=None if progress is None else lambda done, total: progress("compare rows, tasks", done, total)
-    )
-
-
-def engine_of(name: str, session: SparkSession | None = None) -> Engine:
-    """The engine that ``--engine`` names; ``auto`` is this process, since the plan refuses what is too much for it.
-
-    session: the Spark session to use; None: the active one or a new one. Raises EngineUnavailable.
-    """
-    if name != "spark" and session is None:
-        return LocalEngine()
-    from deltaberg.migrate.spark.engine import SparkEngine
-
-    return SparkEngine.of(session)

@@ -5,11 +5,12 @@ from __future__ import annotations
 import shlex
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from deltaberg.errors import UsageError
-from deltaberg.migrate.engine import LocalEngine, PartsOfSource, engine_of
+from deltaberg.migrate.engine import LocalEngine, PartsOfSource
+from deltaberg.migrate.engine_choice import engine_of
 from deltaberg.migrate.files.footers import Progress, silent
 from deltaberg.migrate.files.rewrite import LOCAL_LIMIT_BYTES
 from deltaberg.migrate.plan_report import Plan, items_of
@@ -18,7 +19,7 @@ from deltaberg.migrate.source import DeltaSource, IcebergSource, Source, TableFo
 from deltaberg.migrate.target.file_count import DISTRIBUTE_FROM, stated_files
 from deltaberg.migrate.target.target_root import target_root
 from deltaberg.migrate.target.target_state import target_state
-from deltaberg.migrate.target.watermark import position_of
+from deltaberg.migrate.target.watermark import describe_source
 from deltaberg.migrate.to_delta.design import DeltaDesign, design_delta
 from deltaberg.migrate.to_delta.survey import survey_delta
 from deltaberg.migrate.to_iceberg.design import IcebergDesign, design_iceberg
@@ -227,15 +228,3 @@ def _engine_findings(source: Source, options: ConvertOptions, files: int, size: 
             remedy=f"Run it on a cluster: {command} (docs/spark.md); or rewrite them here with --engine local.",
         )
     ]
-
-
-def describe_source(source: Source) -> dict[str, Any]:
-    """The table and state that a plan or report is about."""
-    position = position_of(source)
-    return {
-        "format": source.format.value,
-        "location": source.location,
-        "uuid": position.uuid,
-        "version": position.version,
-        **({"ref": position.ref} if position.ref is not None else {}),
-    }

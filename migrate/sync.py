@@ -18,7 +18,7 @@ from deltaberg.errors import CommitStateUnknown, Conflict
 from deltaberg.iceberg.table import Table
 from deltaberg.migrate.convert import ConvertResult, convert
 from deltaberg.migrate.engine import Progress
-from deltaberg.migrate.plan import check_request, describe_source
+from deltaberg.migrate.plan import check_request
 from deltaberg.migrate.plan_report import Plan, items_of
 from deltaberg.migrate.refusal import STOPS_AT_SOURCE, Refused, refused_by_source
 from deltaberg.migrate.source import DeltaSource, IcebergSource, Source, TableFormat, naming_target
@@ -26,7 +26,7 @@ from deltaberg.migrate.target.existing_target import HeldPosition, held_position
 from deltaberg.migrate.target.run_document import RunId
 from deltaberg.migrate.target.target_root import target_root
 from deltaberg.migrate.target.undo_storage import RecordingStorage
-from deltaberg.migrate.target.watermark import Position, position_of
+from deltaberg.migrate.target.watermark import Position, describe_source, position_of
 from deltaberg.migrate.to_delta.sync import DeltaSync
 from deltaberg.migrate.to_delta.sync import design_increment as to_delta
 from deltaberg.migrate.to_delta.writer import DeltaWriter, WrittenDelta

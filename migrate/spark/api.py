@@ -10,7 +10,8 @@ from deltaberg.errors import error_context
 from deltaberg.keywords import check_keywords
 from deltaberg.migrate.convert import ConvertResult
 from deltaberg.migrate.convert import convert as run_conversion
-from deltaberg.migrate.engine import Progress, rows_checker
+from deltaberg.migrate.engine import Progress
+from deltaberg.migrate.engine_choice import rows_checker
 from deltaberg.migrate.source import TableFormat, open_source
 from deltaberg.migrate.spark.request_types import REQUEST_TYPES
 from deltaberg.migrate.verify.verify import VerifyReport

@@ -43,7 +43,6 @@ from deltaberg.migrate.files.footers import ONE_BY_ONE, FooterSurvey, Sampled
 from deltaberg.migrate.files.outside_files import outside_of
 from deltaberg.migrate.files.rewrite import InThisProcess
 from deltaberg.migrate.files.rewrite_queue import RewriteQueue
-from deltaberg.migrate.plan import describe_source
 from deltaberg.migrate.refusal import Refused
 from deltaberg.migrate.source import IcebergSource
 from deltaberg.migrate.spark.equality_deletes import resolve_equality_deletes
@@ -52,7 +51,7 @@ from deltaberg.migrate.spark.staging import Place, StagedPaths, StagedRewrites, 
 from deltaberg.migrate.spark.tasks import Attempt, SparkWork, TaskProgress
 from deltaberg.migrate.target.interrupted_create import VECTORS_FOLDER, claim_text
 from deltaberg.migrate.target.locations import join
-from deltaberg.migrate.target.watermark import POSITION_KEY
+from deltaberg.migrate.target.watermark import POSITION_KEY, describe_source
 from deltaberg.migrate.to_delta.ancestry import SnapshotLine
 from deltaberg.migrate.to_delta.entries import HIDDEN_FOLDER, DeltaEntries
 from deltaberg.migrate.to_delta.provenance import IcebergProvenance

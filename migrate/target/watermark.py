@@ -137,3 +137,15 @@ def position_of(source: Source) -> Position:
                 version=source.snapshot.version,
                 fingerprint=source.snapshot.commit_fingerprint,
             )
+
+
+def describe_source(source: Source) -> dict[str, Any]:
+    """The table and state that a plan or report is about."""
+    position = position_of(source)
+    return {
+        "format": source.format.value,
+        "location": source.location,
+        "uuid": position.uuid,
+        "version": position.version,
+        **({"ref": position.ref} if position.ref is not None else {}),
+    }

@@ -9,8 +9,8 @@ from typing import Any, Final
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from deltaberg.migrate.plan import describe_source
 from deltaberg.migrate.source import Source
+from deltaberg.migrate.target.watermark import describe_source
 from deltaberg.migrate.verify.bounds import bounds_check
 from deltaberg.migrate.verify.check import SHOWN, Check, shares
 from deltaberg.migrate.verify.presence import presence_check
