@@ -38,7 +38,7 @@ os.environ["DELTABERG_FOOTER_CACHE"] = "off"
 
 
 # A folder with many orders of cleaners has a session of its own, so that neither worker has most of Spark's work.
-SESSIONS = ("tests/engines/cleaners/", "tests/engines/", "tests/spark/")
+SESSIONS = ("tests/engines/cleaners/", "tests/engines/", "tests/migrate/spark/")
 # Files of this folder have the tables of the corpus in common, and what is made of them.
 TABLES = "tests/corpus/"
 
@@ -77,7 +77,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 @pytest.fixture(autouse=True)
 def _nothing_is_put_on_disk(monkeypatch: pytest.MonkeyPatch) -> None:
-    """No machine stops during a test; what is put on disk, and when, is what tests/deltaberg/test_disk_sync.py asks."""
+    """No machine stops during a test; what is put on disk, and when, is what tests/deltaberg/storage/test_disk_sync.py asks."""
     monkeypatch.setattr(os, "fsync", lambda handle: None)
 
 

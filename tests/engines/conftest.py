@@ -90,7 +90,7 @@ def warehouse(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def _end_session_without_connectors() -> None:
-    """The session of ``tests/spark``, where it ran in this process: a virtual machine has the classes it began with."""
+    """The session of ``tests/migrate/spark``, where it ran in this process: a virtual machine has the classes it began with."""
     from pyspark import SparkContext
     from pyspark.sql import SparkSession
 

@@ -14,11 +14,11 @@ from deltaberg.iceberg.schema.types import LongType, NestedField
 from deltaberg.migrate import convert as conversion
 from deltaberg.migrate.source import IcebergSource
 from deltaberg.storage import open_storage
-from tests.delta.test_create_in_parts import WHOLE, Watched, create
+from tests.delta.commit.test_distributed_create import WHOLE, Watched, create
 from tests.iceberg.conftest import StoredTable
 from tests.independent_readers import delta_rs, duckdb_delta
-from tests.spark.conftest import InThisProcess
-from tests.spark.test_translation import InParts
+from tests.migrate.spark.conftest import InThisProcess
+from tests.migrate.spark.test_translation import InParts
 
 
 def ids(query: Any, folder: Path, at: str = "") -> list[int]:

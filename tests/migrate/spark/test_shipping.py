@@ -17,7 +17,7 @@ import pytest
 from deltaberg.errors import EngineUnavailable
 from deltaberg.migrate.spark import shipping
 
-ROOT = Path(__file__).resolve().parent.parent.parent
+ROOT = Path(__file__).resolve().parent.parent.parent.parent
 JOB = """
 import json, sys
 import deltaberg

@@ -17,7 +17,7 @@ from deltaberg.migrate.spark.tasks import Attempt, Done
 
 def _makers(folder: str) -> Any:
     """What the tests of another folder make tables with."""
-    place = Path(__file__).parent.parent / folder / "conftest.py"
+    place = Path(__file__).parent.parent.parent / folder / "conftest.py"
     spec = importlib.util.spec_from_file_location(f"makers_of_{folder}", place)
     assert spec is not None
     assert spec.loader is not None

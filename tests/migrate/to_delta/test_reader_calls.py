@@ -24,11 +24,11 @@ from deltaberg.iceberg.schema.types import StringType
 from deltaberg.migrate.convert import convert
 from deltaberg.storage import open_storage
 from deltaberg.translate.options import ConvertOptions
-from tests.migrate.test_evolved_iceberg import ID_KEY, WITH_STRUCT, Growing, partitioned
+from tests.migrate.to_delta.test_evolved_iceberg import ID_KEY, WITH_STRUCT, Growing, partitioned
 
 pytest.importorskip("deltalake")
 
-PAGE = Path(__file__).resolve().parents[2] / "docs" / "names.md"
+PAGE = Path(__file__).resolve().parents[3] / "docs" / "names.md"
 CALLS = {
     "DuckDB `delta_scan`": "duckdb-delta",
     "delta-rs `QueryBuilder`": "deltalake",

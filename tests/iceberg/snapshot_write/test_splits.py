@@ -36,7 +36,7 @@ from deltaberg.iceberg.snapshot_write.splits import (
 from deltaberg.iceberg.table import Table
 from deltaberg.storage import open_storage
 
-CORPUS = Path(__file__).resolve().parents[3] / "shared" / "corpus" / "iceberg"
+CORPUS = Path(__file__).resolve().parents[4] / "shared" / "corpus" / "iceberg"
 CASES = sorted(folder.name for folder in CORPUS.iterdir()) if CORPUS.is_dir() else []
 
 

@@ -43,7 +43,7 @@ from deltaberg.translate.options import ConvertOptions
 from tests.independent_readers import delta_rs, duckdb_delta
 
 CLOCK_MS = 1_700_000_000_000
-CORPUS = Path(__file__).resolve().parents[3] / "shared" / "corpus"
+CORPUS = Path(__file__).resolve().parents[4] / "shared" / "corpus"
 # What other projects test themselves with is much alike: those that Spark wrote have every feature.
 DELTA = sorted(path.parent.name for path in CORPUS.glob("delta/spark-*/case.json"))
 ICEBERG = sorted(path.parent.name for path in CORPUS.glob("iceberg/spark-*/case.json"))

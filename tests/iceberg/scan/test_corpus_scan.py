@@ -23,7 +23,7 @@ from deltaberg.iceberg.schema.read_schema import schema_at
 from deltaberg.iceberg.table import Table
 from deltaberg.storage import open_storage
 
-CORPUS = Path(__file__).resolve().parents[3] / "shared" / "corpus" / "iceberg"
+CORPUS = Path(__file__).resolve().parents[4] / "shared" / "corpus" / "iceberg"
 EXCEPTIONS: dict[str, str] = json.loads((Path(__file__).parent / "corpus_exceptions.json").read_text(encoding="utf-8"))
 """Cases that cannot be read as the corpus expects, each with the reason."""
 

@@ -20,7 +20,7 @@ from deltaberg.storage import open_storage
 Log = Any
 LiveFile = tuple[str, int, str | None]
 
-_CORPUS = Path(__file__).resolve().parents[3] / "shared" / "corpus" / "delta"
+_CORPUS = Path(__file__).resolve().parents[4] / "shared" / "corpus" / "delta"
 OF_COMMITS = ["spark-dv_repeated", "spark-part_string", "spark-row_tracking"]
 WITH_CHECKPOINTS = ["spark-ckpt_classic", "spark-ckpt_multipart", "spark-ckpt_v2_json", "spark-ckpt_v2_parquet"]
 needs_corpus = pytest.mark.skipif(not _CORPUS.is_dir(), reason="../shared is absent")
