@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 CORPUS = Path(__file__).resolve().parents[3] / "shared" / "corpus"
-EXPECTATIONS = Path(__file__).parent / "expectations.json"
+CATALOGUE = Path(__file__).resolve().parents[1] / "exceptions.json"
 SECONDS_A_CASE = 120
 # Tables whose files are said to be in a bucket: no test touches the network.
 IN_A_BUCKET = {"iceberg/generated_bounds"}
@@ -73,12 +73,18 @@ def cases() -> list[Case]:
     ]
 
 
+def listed_exceptions() -> dict[str, dict[str, dict[str, str]]]:
+    """What the catalogue lists of conversions."""
+    tables = json.loads(CATALOGUE.read_text(encoding="utf-8"))["tables"]
+    return {"convert": {name: judged["convert"] for name, judged in tables.items() if "convert" in judged}}
+
+
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     """``case``: every table; ``converted_case``: every one that is converted. Without ../shared one test is left, which skips."""
     if "case" in metafunc.fixturenames:
         metafunc.parametrize("case", cases() or [None], ids=lambda case: case.name if case else "absent")
     if "converted_case" in metafunc.fixturenames:
-        listed = json.loads(EXPECTATIONS.read_text(encoding="utf-8"))["convert"]
+        listed = listed_exceptions()["convert"]
         taken = [each for each in cases() if listed.get(each.name, {}).get("outcome") != "refused"]
         metafunc.parametrize("converted_case", taken or [None], ids=lambda case: case.name if case else "absent")
 
@@ -89,8 +95,7 @@ def expectations() -> dict[str, dict[str, dict[str, str]]]:
 
     code: of the plan that refuses. because: words of its message; else the reason.
     """
-    loaded: dict[str, dict[str, dict[str, str]]] = json.loads(EXPECTATIONS.read_text(encoding="utf-8"))
-    return loaded
+    return listed_exceptions()
 
 
 @pytest.fixture(scope="session")

@@ -1,6 +1,6 @@
 """Every table of the corpus, converted, reads equal in engines that nobody here wrote, or the plan refuses it by a code.
 
-expectations.json lists what is not equal: ``refused`` with the plan's code and words of its reason, ``unread`` where no engine
+``convert`` in tests/exceptions.json is what is not equal: ``refused`` with the plan's code and words of its reason, ``unread`` where no engine
 at hand knows the feature, ``wrong`` with the engines that read such a table wrong, whoever wrote it. There is no other outcome.
 """
 

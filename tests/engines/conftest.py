@@ -41,7 +41,7 @@ class Generation:
 GENERATIONS = tuple(
     Generation(**line) for line in json.loads((Path(__file__).parent / "generations.json").read_text(encoding="utf-8"))
 )
-LIMITS = Path(__file__).parent / "limits.json"
+CATALOGUE = Path(__file__).resolve().parents[1] / "exceptions.json"
 # Thousands of tiny jobs: compile quickly, plan once, and start no more tasks than there is work. VACUUM alone starts
 # 10,000 tasks otherwise. What is read and written stays the same.
 JAVA_OPTIONS = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -Duser.timezone=UTC"
@@ -79,7 +79,7 @@ def generation() -> Generation:
 @pytest.fixture(scope="session")
 def limits(generation: Generation) -> Mapping[str, str]:
     """What this generation's Spark cannot do, with words of its message; a test must see it stop with them."""
-    found: dict[str, str] = json.loads(LIMITS.read_text(encoding="utf-8")).get(generation.name, {})
+    found: dict[str, str] = json.loads(CATALOGUE.read_text(encoding="utf-8"))["engines"].get(generation.name, {})
     return found
 
 

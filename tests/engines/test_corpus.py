@@ -1,7 +1,7 @@
 """Every target that the corpus converts to is read by Spark and equals the source rows.
 
 Without ``DELTABERG_CORPUS=whole`` a covering selection is read: in the order of their names, each table whose target has a
-feature, a type, a partitioning or a kind of delete that no table before it had. expectations.json lists what Spark itself cannot read (``unread``)
+feature, a type, a partitioning or a kind of delete that no table before it had. tests/exceptions.json lists what Spark itself cannot read (``unread``)
 and where the expected rows are not Spark's under the settings here (``wrong``), with its words, by generation; the list may only
 shrink. ``DELTABERG_WRITE_DOCS=1`` with the whole corpus writes the counts of whole_corpus.json, which docs/compatibility.md shows.
 """
@@ -24,7 +24,7 @@ import pytest
 
 import deltaberg
 
-EXPECTATIONS = Path(__file__).parent / "expectations.json"
+CATALOGUE = Path(__file__).resolve().parents[1] / "exceptions.json"
 WHOLE_CORPUS = Path(__file__).parent / "whole_corpus.json"
 IN_A_BUCKET = {"iceberg/generated_bounds"}
 # Spark runs jobs beside each other; most of a tiny one is waiting.
@@ -111,8 +111,8 @@ def cases(shared: Path) -> list[Case]:
 @pytest.fixture(scope="session")
 def expectations(generation: Any) -> dict[str, dict[str, str]]:
     """``{case: {"outcome", "because"}}`` of the cases whose outcome is not ``equal``."""
-    loaded: dict[str, dict[str, dict[str, str]]] = json.loads(EXPECTATIONS.read_text(encoding="utf-8"))
-    return loaded[generation.name]
+    tables = json.loads(CATALOGUE.read_text(encoding="utf-8"))["tables"]
+    return {name: judged[generation.name] for name, judged in tables.items() if generation.name in judged}
 
 
 @pytest.mark.parametrize("to", ["iceberg", "delta"])
