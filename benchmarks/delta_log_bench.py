@@ -124,7 +124,7 @@ def make_struct(source: Path, folder: Path, *, sidecars: int = 0) -> None:
     kept = ["path", "partitionValues", "size", "modificationTime", "dataChange", "stats"]
     rows = pa.StructArray.from_arrays([*(texts.field(name) for name in kept), parsed], names=[*kept, "stats_parsed"])
     if not sidecars:
-        table = pa.concat_tables([small_actions(), pa.table({"add": rows})], promote_options="default")
+        table = pa.concat_tables([non_file_actions(), pa.table({"add": rows})], promote_options="default")
         pq.write_table(table, log / f"{0:020d}.checkpoint.parquet", row_group_size=200_000)
         (log / f"{0:020d}.json").write_text('{"commitInfo":{}}\n')
     else:
@@ -150,7 +150,7 @@ def make_struct(source: Path, folder: Path, *, sidecars: int = 0) -> None:
     (log / "_last_checkpoint").write_text(json.dumps({"version": 0, "size": len(rows)}))
 
 
-def small_actions():
+def non_file_actions():
     """Protocol and metadata as the first rows of a checkpoint."""
     import pyarrow as pa
 
@@ -208,7 +208,7 @@ def make_old_commits(folder: Path, count: int) -> None:
     log.mkdir(parents=True)
     for version in range(count):
         (log / f"{version:020d}.json").write_text('{"commitInfo":{}}\n')
-    pq.write_table(small_actions(), log / f"{count - 1:020d}.checkpoint.parquet")
+    pq.write_table(non_file_actions(), log / f"{count - 1:020d}.checkpoint.parquet")
     (log / f"{count:020d}.json").write_text(json.dumps({"add": next(adds(1))}) + "\n")
     (log / "_last_checkpoint").write_text(json.dumps({"version": count - 1, "size": 2}))
 

@@ -1,4 +1,4 @@
-"""How fast tasks write files anew, beside Spark's own plain copy of the same files.
+"""How fast tasks rewrite files, beside Spark's own plain copy of the same files.
 
     python benchmarks/spark_rewrite.py [--megabytes 1024] [--files 8] [--rounds 3]
 

@@ -45,7 +45,7 @@ def create_table(
     root = location.rstrip("/") or "/"
     for found in storage.list(log_folder(root)):
         file = parse_log_file(found.location)
-        # A checksum alone is what a first commit left that was taken back.
+        # A checksum alone is what a first commit left that was rolled back.
         if file is not None and file.kind is not LogFileKind.CHECKSUM:
             raise DeltaConflict(
                 f"Cannot create a table at {location}: its log exists ({found.location}); begin a transaction on it",

@@ -15,7 +15,7 @@ from deltaberg.delta.log.actions import CommitInfo, DomainMetadata, Metadata, Tx
 from deltaberg.delta.log.add_file import add_rows_with_stats, table_add_schema
 from deltaberg.delta.log.commit_reader import LoggedAction, no_file_actions, parse_file_actions, read_action_lines
 from deltaberg.delta.log.log_path import LogFile
-from deltaberg.delta.log.log_replay import reconcile_small_actions, replay_file_actions
+from deltaberg.delta.log.log_replay import reconcile_non_file_actions, replay_file_actions
 from deltaberg.delta.protocol.protocol import Protocol
 from deltaberg.delta.schema.column_mapping import ColumnMapping
 from deltaberg.errors import error_context
@@ -75,7 +75,7 @@ def read_commit(
     with error_context(version=commit.version, path=commit.location):
         pieces = list(read_action_lines(storage, [commit]))
         small = [action for piece in pieces for action in piece.small]
-        state = reconcile_small_actions(small)
+        state = reconcile_non_file_actions(small)
         own_protocol = None if state.protocol is None else Protocol.from_json(state.protocol.body)
         own_metadata = None if state.metadata is None else Metadata.from_json(state.metadata.body)
         protocol, metadata = own_protocol or protocol, own_metadata or metadata

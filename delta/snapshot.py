@@ -11,7 +11,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from deltaberg.delta.checkpoint.checkpoint_reader import CheckpointPart, CheckpointReader
-from deltaberg.delta.checkpoint.checksum import FileTotals, read_checksum
+from deltaberg.delta.checkpoint.checksum import ChecksumTotals, read_checksum
 from deltaberg.delta.checkpoint.log_parquet import BATCH_ROWS
 from deltaberg.delta.commit.in_commit_timestamp import commit_timestamp
 from deltaberg.delta.errors import CorruptLog, DeltaError, VersionNotFound
@@ -23,7 +23,7 @@ from deltaberg.delta.log.commit_reader import FileActions, LoggedAction, parse_f
 from deltaberg.delta.log.log_path import LogFile, LogFileKind, commit_name
 from deltaberg.delta.log.log_replay import (
     ReplayedFiles,
-    reconcile_small_actions,
+    reconcile_non_file_actions,
     replay_file_actions,
     table_state,
 )
@@ -41,7 +41,7 @@ from deltaberg.storage.protocol import Storage
 class Snapshot:
     """One version of a table. Small facts are there at once; files are streamed when asked for.
 
-    Opening reads the commits after the checkpoint and the small actions of the checkpoint. Raises what reading them
+    Opening reads the commits after the checkpoint and the non-file actions of the checkpoint. Raises what reading them
     raises: CorruptLog for a broken log, UnsupportedDeltaFeature for what the protocol needs and deltaberg lacks.
 
     A pickled snapshot leaves the file actions of those commits behind; they are read again when they are needed.
@@ -72,7 +72,7 @@ class Snapshot:
         return found
 
     def _load(self) -> None:
-        base = () if self._checkpoint is None else self._checkpoint.small_actions()
+        base = () if self._checkpoint is None else self._checkpoint.non_file_actions()
         names: tuple[str, ...] | None = None
         while True:
             try:
@@ -80,7 +80,7 @@ class Snapshot:
             except CorruptLog:
                 self._refuse_if_unreadable(base)
                 raise
-            self._state = reconcile_small_actions(small)
+            self._state = reconcile_non_file_actions(small)
             self.protocol, self.metadata = table_state(self._state, version=self.version)
             require_known_changes(self.metadata)
             self.column_mapping = ColumnMapping.of(self.protocol, self.metadata)
@@ -116,7 +116,7 @@ class Snapshot:
         for piece in read_action_lines(self.storage, self.segment.deltas):
             small.extend(piece.small)
         with suppress(CorruptLog):
-            table_state(reconcile_small_actions(small), version=self.version)
+            table_state(reconcile_non_file_actions(small), version=self.version)
 
     @property
     def txns(self) -> Mapping[str, Txn]:
@@ -167,11 +167,11 @@ class Snapshot:
         """The live files, as batches of ``add_schema`` (ADD_SCHEMA), checkpoint first.
 
         Raises CorruptLog for a broken log, and after the last batch when a path was live twice or the version's checksum
-        names other totals; the totals are not compared without ``check_totals``, for callers that could not take back
+        names other totals; the totals are not compared without ``check_totals``, for callers that could not roll back
         what they gave out by then.
         """
         with error_context(table=self.table_root, version=self.version):
-            totals, paths = FileTotals(), PathFingerprints()
+            totals, paths = ChecksumTotals(), PathFingerprints()
             for adds, found in in_order(self._with_fingerprints, self._live_rows()):
                 totals = totals.plus(adds)
                 paths.append(found)
@@ -207,13 +207,13 @@ class Snapshot:
         assert self._checkpoint is not None
         with error_context(table=self.table_root, version=self.version):
             rows = self._checkpoint.adds_of(part, self._partition_names)
-            yield from self.with_stats(rows if tail is None else tail.keep_unmentioned(rows))
+            yield from self.with_stats(rows if tail is None else tail.drop_superseded(rows))
 
     def with_stats(self, rows: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Batches of ``add_schema`` from live rows of the log, such as some of ``tail.adds``."""
         return in_order(lambda batch: add_rows_with_stats(batch, self.add_schema), rows)
 
-    def checksum_difference(self, totals: FileTotals) -> str | None:
+    def checksum_difference(self, totals: ChecksumTotals) -> str | None:
         """In what the version's checksum file differs from the sums over all live files; None: in nothing, or no file."""
         found = None if self._checksum is None else self._checksum.difference(totals)
         return None if found is None else f"{found[0]}: checksum {found[1]}, log {found[2]}"
@@ -221,7 +221,7 @@ class Snapshot:
     def _with_fingerprints(self, rows: pa.RecordBatch) -> tuple[pa.RecordBatch, npt.NDArray[np.uint64]]:
         return add_rows_with_stats(rows, self.add_schema), fingerprints(rows.column("path"))
 
-    def check_parts(self, totals: FileTotals | None, *, repeated: bool) -> None:
+    def check_parts(self, totals: ChecksumTotals | None, *, repeated: bool) -> None:
         """What ``add_files`` checks at its end, for files that were read in parts.
 
         totals: of all of them; None: they are not compared. repeated: whether some fingerprint of a path
@@ -240,7 +240,7 @@ class Snapshot:
         with error_context(table=self.table_root, version=self.version):
             if self._checkpoint is not None:
                 rows = self._checkpoint.removes(self._partition_names)
-                yield from rows if self.tail is None else self.tail.keep_unmentioned_tombstones(rows)
+                yield from rows if self.tail is None else self.tail.drop_superseded_tombstones(rows)
             if self.tail is not None:
                 yield from self.tail.removes.to_batches()
 
@@ -260,7 +260,7 @@ class Snapshot:
     def _live_rows(self, *, names_only: bool = False) -> Iterator[pa.RecordBatch]:
         if self._checkpoint is not None:
             rows = self._checkpoint.add_names() if names_only else self._checkpoint.adds(self._partition_names)
-            yield from rows if self.tail is None else self.tail.keep_unmentioned(rows)
+            yield from rows if self.tail is None else self.tail.drop_superseded(rows)
         if self.tail is not None:
             yield from self.tail.adds.to_batches(max_chunksize=BATCH_ROWS)
 

@@ -18,7 +18,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from deltaberg.delta.checkpoint.checkpoint import checkpoint_snapshot, checkpoint_state, policy
-from deltaberg.delta.checkpoint.checkpoint_writer import CheckpointKind, LastCheckpoint, write_checkpoint
+from deltaberg.delta.checkpoint.checkpoint_writer import CheckpointKind, WrittenCheckpoint, write_checkpoint
 from deltaberg.delta.checkpoint.checksum_writer import CommittedState, write_checksum
 from deltaberg.delta.commit.commit_attempt import FIRST, LogPlace, PlannedCommit, has_in_commit_timestamps
 from deltaberg.delta.commit.commit_file import put_version
@@ -59,7 +59,7 @@ _WRITABLE_DOMAINS = {"delta.clustering": "clustering"}
 class CheckpointAttempt:
     """What came of a checkpoint; neither is there when none was due."""
 
-    written: LastCheckpoint | None = None
+    written: WrittenCheckpoint | None = None
     failure: Exception | None = None
 
 
@@ -229,7 +229,7 @@ class Transaction:
         extra_info: Mapping[str, object] = _NOTHING,
         expected_version: int | None = None,
         copies_rows: bool | None = None,
-        rules_checked: Iterable[str] = (),
+        rules_guaranteed: Iterable[str] = (),
         attempts: int = _ATTEMPTS,
     ) -> int:
         """Write the next version and return its number.
@@ -238,7 +238,7 @@ class Transaction:
         timestamp is made later than the one before. metrics: ``operationMetrics``, computed when None. extra_info: more
         members of ``commitInfo``. expected_version: commit as this version or not at all. copies_rows: whether added
         files repeat rows of removed ones, which matters to a change data feed; None assumes so when rows are added and
-        removed. rules_checked: features whose rules about rows (checkConstraints, invariants, generatedColumns,
+        removed. rules_guaranteed: features whose rules about rows (checkConstraints, invariants, generatedColumns,
         identityColumns) the caller vouches for.
 
         Raises DeltaConflict when a faster commit excludes this one, InvalidDeltaRequest and UnsupportedDeltaFeature for
@@ -267,7 +267,7 @@ class Transaction:
         )
         try:
             with error_context(table=self.table_root):
-                self._check(copies_rows, frozenset(rules_checked))
+                self._check(copies_rows, frozenset(rules_guaranteed))
                 committed = self._put(plan, expected_version, attempts)
         except BaseException:
             if not self._intent.may_stand:
@@ -292,7 +292,7 @@ class Transaction:
         """Abort a transaction that was not committed."""
         self.abort()
 
-    def checkpoint(self, *, kind: CheckpointKind | None = None) -> LastCheckpoint:
+    def checkpoint(self, *, kind: CheckpointKind | None = None) -> WrittenCheckpoint:
         """Checkpoint the version that was committed; ``kind`` None follows the table's policy.
 
         A table's first version is written from memory, without reading the log back.
@@ -383,7 +383,7 @@ class Transaction:
             )
         return place
 
-    def _check(self, copies_rows: bool | None, rules_checked: frozenset[str]) -> None:
+    def _check(self, copies_rows: bool | None, rules_guaranteed: frozenset[str]) -> None:
         require_writable(self._protocol)
         if self._base is not None:
             require_writable(self._base.protocol)
@@ -393,7 +393,7 @@ class Transaction:
         if self._base is not None:
             check_live_files(self._base, self._files)
         shape = self._files.shape(copies_rows=copies_rows)
-        check_commit(self._protocol, self._metadata, shape, rules_checked=rules_checked)
+        check_commit(self._protocol, self._metadata, shape, rules_guaranteed=rules_guaranteed)
         compat = active_version(self._protocol, self._metadata)
         if compat is not None:
             for batch in self._files.all_adds:

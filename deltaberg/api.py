@@ -26,7 +26,7 @@ from deltaberg.migrate.plan import plan as make_plan
 from deltaberg.migrate.plan_report import Plan
 from deltaberg.migrate.refusal import Refused, refusing_unopened
 from deltaberg.migrate.rollback import RollbackReport
-from deltaberg.migrate.rollback import rollback as take_back
+from deltaberg.migrate.rollback import rollback as roll_back
 from deltaberg.migrate.source import Source, TableFormat, open_source
 from deltaberg.migrate.verify.verify import VerifyReport
 from deltaberg.migrate.verify.verify import verify as compare
@@ -205,14 +205,14 @@ def rollback(
     relocate: Mapping[str, str] | None = None,
     storage_options: Mapping[str, str] | None = None,
 ) -> RollbackReport:
-    """Take back what conversions wrote to a folder: its metadata, files written for it, what unfinished ones left.
+    """Roll back what conversions wrote to a folder: its metadata, files written for it, what unfinished ones left.
 
     dry_run: only say what that would be. format: of the target, where conversions to both wrote to the folder. Raises
     Conflict where somebody else committed to the target or a conversion is running, NotATable where deltaberg wrote nothing.
     """
     location = _location(target)
     with error_context(table=location):
-        return take_back(
+        return roll_back(
             open_storage(relocate=relocate or {}, options=storage_options or {}),
             location,
             format=TableFormat(format) if format else None,

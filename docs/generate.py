@@ -58,7 +58,7 @@ fact about a source a code, which stays the same from version to version, and sa
 |---|---|
 | info | carried, by an equivalent that is worth knowing |
 | warning | carried, with something that a reader or a later writer should know; `--strict` turns it into what the last column says |
-| rewrite | the files concerned are written anew for the target; all others are shared |
+| rewrite | the files concerned are rewritten for the target; all others are shared |
 | refuse | the conversion is not done (exit code 3) |
 """
 
@@ -128,7 +128,7 @@ def option_row(option: typer.core.TyperOption) -> str:
 REFUSED_HEAD = """# What is refused
 
 This page is made by `make docs` from `translate/codes/` and `delta/protocol/table_features.py`; a test holds it to those. Everything
-else is carried, carried by an equivalent, or written anew. A refusal is exit code 3, one line on standard error, and nothing
+else is carried, carried by an equivalent, or rewritten. A refusal is exit code 3, one line on standard error, and nothing
 written; `deltaberg plan` lists all of them at once. `--strict` also refuses what [codes.md](codes.md) says in its last column.
 """
 
@@ -182,7 +182,7 @@ A converted table declares exactly the features that it uses.
 
 DELETES_HEAD = """# Deletes
 
-This page is made by `make docs` from `translate/deletes.py`; a test holds it to that. No data file is written anew for
+This page is made by `make docs` from `translate/deletes.py`; a test holds it to that. No data file is rewritten for
 its deletes.
 """
 

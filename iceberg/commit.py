@@ -24,7 +24,7 @@ from deltaberg.iceberg.metadata.table_metadata import TableMetadata
 from deltaberg.iceberg.metadata.table_metadata_json import write_metadata
 from deltaberg.iceberg.metadata.table_properties import metadata_is_gzipped
 from deltaberg.iceberg.metadata.table_requirement import TableRequirement
-from deltaberg.iceberg.pending_files import WrittenFiles
+from deltaberg.iceberg.pending_files import PendingFiles
 from deltaberg.storage import Storage, StorageError
 from deltaberg.storage.commit_put import CommitIntent, PutOutcome, WholeContent, put_commit
 
@@ -95,7 +95,7 @@ def commit_to_catalog(
     uuid: str,
     requirements: Sequence[TableRequirement],
     updates: Sequence[MetadataUpdate],
-    files: WrittenFiles,
+    files: PendingFiles,
     intent: CommitIntent,
 ) -> str:
     """Write a metadata file under a unique name and ask the catalog to make it current.

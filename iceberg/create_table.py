@@ -12,7 +12,7 @@ from deltaberg.iceberg.metadata.metadata_location import METADATA_FOLDER, find_m
 from deltaberg.iceberg.metadata.table_metadata import TableMetadata
 from deltaberg.iceberg.partition.partition_spec import FIRST_PARTITION_FIELD_ID, UNPARTITIONED, PartitionSpec
 from deltaberg.iceberg.partition.sort_order import UNSORTED, SortOrder
-from deltaberg.iceberg.runtime import Surroundings
+from deltaberg.iceberg.runtime import Runtime
 from deltaberg.iceberg.schema.field_ids import fresh_schema
 from deltaberg.iceberg.schema.format_version import check_schema_version, requested_version
 from deltaberg.iceberg.schema.schema import Schema
@@ -35,7 +35,7 @@ def create_table(
     last_column_id: int | None = None,
     fresh_ids: bool = False,
     catalog: CatalogTable | None = None,
-    surroundings: Surroundings | None = None,
+    runtime: Runtime | None = None,
 ) -> Transaction:
     """Begin a table in a folder; nothing is visible before the transaction is committed.
 
@@ -43,7 +43,7 @@ def create_table(
     table then). ``last_column_id`` reserves ids. Version 4 is asked for as ``4-preview``. Raises IcebergConflict when the
     folder holds a table, InvalidIcebergRequest for a schema, spec or order that the format version does not allow.
     """
-    surroundings = Surroundings() if surroundings is None else surroundings
+    runtime = Runtime() if runtime is None else runtime
     version = requested_version(format_version)
     location = location.rstrip("/") or location
     if version >= 4 and not has_scheme(location):
@@ -62,9 +62,9 @@ def create_table(
     orders = (sort_order,) if sort_order.is_unsorted else (UNSORTED, sort_order)
     metadata = TableMetadata(
         format_version=version,
-        table_uuid=surroundings.new_uuid() if uuid is None else uuid,
+        table_uuid=runtime.new_uuid() if uuid is None else uuid,
         location=location,
-        last_updated_ms=surroundings.now_ms() if timestamp_ms is None else timestamp_ms,
+        last_updated_ms=runtime.now_ms() if timestamp_ms is None else timestamp_ms,
         last_column_id=max(schema.highest_field_id, last_column_id or 0),
         schemas=(schema,),
         current_schema_id=schema.schema_id,
@@ -82,7 +82,7 @@ def create_table(
         storage=storage,
         catalog=catalog,
     )
-    return Transaction(unborn, creates=True, surroundings=surroundings)
+    return Transaction(unborn, creates=True, runtime=runtime)
 
 
 def _check_absent(storage: Storage, location: str) -> None:

@@ -6,7 +6,7 @@ from deltaberg.errors import DeltabergError
 from deltaberg.storage import Storage
 
 
-class WrittenFiles:
+class PendingFiles:
     """Locations written on behalf of one transaction."""
 
     def __init__(self, storage: Storage) -> None:

@@ -21,7 +21,7 @@ def new_uuid() -> str:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Surroundings:
+class Runtime:
     """The system's own unless a caller brings others; ``wait_ms`` passes the time between attempts to commit."""
 
     now_ms: Callable[[], int] = now_ms

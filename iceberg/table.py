@@ -17,7 +17,7 @@ from deltaberg.iceberg.metadata.metadata_location import METADATA_FOLDER, find_m
 from deltaberg.iceberg.metadata.snapshot import Snapshot
 from deltaberg.iceberg.metadata.table_metadata import TableMetadata
 from deltaberg.iceberg.metadata.table_metadata_json import read_metadata
-from deltaberg.iceberg.runtime import Surroundings
+from deltaberg.iceberg.runtime import Runtime
 from deltaberg.iceberg.schema.schema import Schema
 from deltaberg.iceberg.transaction import Transaction
 from deltaberg.storage import NotFound, Storage, StorageError
@@ -95,9 +95,9 @@ class Table:
             )
         return current
 
-    def transaction(self, surroundings: Surroundings | None = None) -> Transaction:
+    def transaction(self, runtime: Runtime | None = None) -> Transaction:
         """Begin changes to the table."""
-        return Transaction(self, surroundings=surroundings)
+        return Transaction(self, runtime=runtime)
 
     def snapshot_for(
         self, snapshot_id: int | None = None, ref: str | None = None, as_of_ms: int | None = None

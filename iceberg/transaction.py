@@ -62,8 +62,8 @@ from deltaberg.iceberg.metadata.table_requirement import (
 from deltaberg.iceberg.partition.partition_spec import PartitionSpec
 from deltaberg.iceberg.partition.sort_order import SortOrder
 from deltaberg.iceberg.partition.spec_update import SpecUpdate
-from deltaberg.iceberg.pending_files import WrittenFiles
-from deltaberg.iceberg.runtime import Surroundings, snapshot_id_of
+from deltaberg.iceberg.pending_files import PendingFiles
+from deltaberg.iceberg.runtime import Runtime, snapshot_id_of
 from deltaberg.iceberg.schema.format_version import requested_version
 from deltaberg.iceberg.schema.schema import Schema
 from deltaberg.iceberg.schema.schema_update import SchemaUpdate
@@ -88,14 +88,14 @@ class Transaction:
     tried again, as often as ``commit.retry.*`` says, unless they depend on what was changed.
     """
 
-    def __init__(self, base: Table, *, creates: bool = False, surroundings: Surroundings | None = None) -> None:
+    def __init__(self, base: Table, *, creates: bool = False, runtime: Runtime | None = None) -> None:
         self._base = base
         self._creates = creates
-        self._surroundings = Surroundings() if surroundings is None else surroundings
+        self._surroundings = Runtime() if runtime is None else runtime
         self._actions: list[MetadataUpdate | SnapshotBuilder] = []
         self._staged = base.metadata
         self._requirements: list[TableRequirement] = []
-        self._files = WrittenFiles(base.storage)
+        self._files = PendingFiles(base.storage)
         self._numbers = count()
         self._snapshot_ids: set[int] = set()
         self._closed = False

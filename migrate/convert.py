@@ -11,28 +11,28 @@ from typing import TYPE_CHECKING, Any
 
 from deltaberg.delta.log.log_path import commit_name, log_folder
 from deltaberg.errors import CommitStateUnknown, Conflict
-from deltaberg.migrate.engine import Engine, LocalEngine, PartsOfSource, Progress
+from deltaberg.migrate.engine import Engine, LocalEngine, Progress, Splits
 from deltaberg.migrate.engine_choice import engine_of
 from deltaberg.migrate.plan import PreparedPlan, check_request, nothing_to_do, prepare
 from deltaberg.migrate.plan_report import Plan, PlanItem, items_of
 from deltaberg.migrate.refusal import STOPS_AT_SOURCE, Refused, refused_by_source
 from deltaberg.migrate.source import DeltaSource, IcebergSource, Source, TableFormat, naming_target
 from deltaberg.migrate.target.current_files import repair_hint, require_files
-from deltaberg.migrate.target.existing_target import HeldPosition, held_position
+from deltaberg.migrate.target.existing_target import ExistingTarget, existing_target
 from deltaberg.migrate.target.interrupted_conversion import what_stands
-from deltaberg.migrate.target.interrupted_create import clear_unfinished
+from deltaberg.migrate.target.interrupted_create import clear_interrupted_create
 from deltaberg.migrate.target.locations import join
 from deltaberg.migrate.target.orphans import delete_all_runs, delete_dead_runs, end_run
 from deltaberg.migrate.target.run_document import RunId, at_work, put_run_document
 from deltaberg.migrate.target.target_root import target_root
-from deltaberg.migrate.target.target_state import Begun, options_text, plan_prefix, target_state
-from deltaberg.migrate.target.undo_storage import RecordingStorage
-from deltaberg.migrate.target.watermark import Position, describe_source, position_of
-from deltaberg.migrate.to_delta.design import DeltaDesign
+from deltaberg.migrate.target.target_state import InterruptedConversion, options_text, plan_prefix, target_state
+from deltaberg.migrate.target.undo_storage import UndoStorage
+from deltaberg.migrate.target.watermark import Watermark, describe_source, watermark_of
+from deltaberg.migrate.to_delta.design import DeltaConversionPlan
 from deltaberg.migrate.to_delta.entries import HIDDEN_FOLDER
 from deltaberg.migrate.to_delta.replay import DeltaReplay
 from deltaberg.migrate.to_delta.writer import DeltaWriter, WrittenDelta
-from deltaberg.migrate.to_iceberg.design import IcebergDesign
+from deltaberg.migrate.to_iceberg.design import IcebergConversionPlan
 from deltaberg.migrate.to_iceberg.replay import IcebergReplay
 from deltaberg.migrate.to_iceberg.writer import IcebergWriter, WrittenIceberg
 from deltaberg.storage import StorageError
@@ -110,7 +110,7 @@ def convert(
     if session is not None:
         options = replace(options, engine="spark")
     root = target_root(source, target)
-    job = _Job(
+    job = _Conversion(
         source=naming_target(source, root, writes=True),
         to=TableFormat(to),
         root=root,
@@ -124,11 +124,11 @@ def convert(
         with at_work(job.run_id):
             return job.run()
     except KeyboardInterrupt as error:
-        raise what_stands(source.storage, job.root, job.to, position_of(source), job.run_id) from error
+        raise what_stands(source.storage, job.root, job.to, watermark_of(source), job.run_id) from error
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Job:
+class _Conversion:
     source: Source
     to: TableFormat
     root: str
@@ -141,45 +141,45 @@ class _Job:
 
     def run(self) -> ConvertResult:
         check_request(self.source, self.to, self.options)
-        position = position_of(self.source)
+        watermark = watermark_of(self.source)
         if self.to is TableFormat.DELTA:
-            clear_unfinished(self.source.storage, self.root, position, options_text(self.options))
+            clear_interrupted_create(self.source.storage, self.root, watermark, options_text(self.options))
         removed = self._clean() if self.clean else []
         state = target_state(self.source, self.to, self.root, self.options)
         begun = state.begun
-        if state.held is not None and begun is None:
-            return self._already_there(state.held, removed)
+        if state.existing is not None and begun is None:
+            return self._already_there(state.existing, removed)
         engine = engine_of(self.options.engine, self.session)
         # What carries a replay on names its files as that did, so that they all are found by the name of its plan.
         names = None if begun is None else RunId.of_plan(begun.plan_name)
-        storage = RecordingStorage(self.source.storage, names or self.run_id)
+        storage = UndoStorage(self.source.storage, names or self.run_id)
         try:
             if not isinstance(engine, LocalEngine):
                 put_run_document(storage, self.root, self.run_id, self.to)  # tasks may write before there is a plan
-            with engine.parts_of(
+            with engine.splits_of(
                 self.source, self.options, target=(storage, self.root), progress=self.progress
-            ) as parts:
+            ) as splits:
                 prepared = prepare(
-                    self.source, to=self.to, options=self.options, parts=parts, root=self.root, progress=self.progress
+                    self.source, to=self.to, options=self.options, splits=splits, root=self.root, progress=self.progress
                 )
                 if prepared.plan.refused:
                     raise Refused(prepared.plan)
-                result = self._write(prepared, position, storage, begun, engine, parts)
+                result = self._write(prepared, watermark, storage, begun, engine, splits)
         except CommitStateUnknown:
             raise
         except Conflict:
             if not storage.has_written(f"{log_folder(self.root)}/{commit_name(0)}"):
-                _take_back(storage, begun)
+                _roll_back(storage, begun)
             raise
         except Refused:
-            _take_back(storage, begun)
+            _roll_back(storage, begun)
             raise
         except STOPS_AT_SOURCE as error:
-            _take_back(storage, begun)
+            _roll_back(storage, begun)
             made = refused_by_source(error, source=describe_source(self.source), to=self.to.value, location=self.root)
             raise Refused(made, cause=error) from error
         except BaseException:
-            _take_back(storage, begun)
+            _roll_back(storage, begun)
             raise
         with suppress(StorageError):
             end_run(storage, self.root, self.run_id)
@@ -195,21 +195,21 @@ class _Job:
 
     def _clean(self) -> list[str]:
         storage = self.source.storage
-        held = held_position(storage, self.root, self.to)
-        committed = None if held is None else RunId.of_plan(held.plan_name)
+        existing = existing_target(storage, self.root, self.to)
+        committed = None if existing is None else RunId.of_plan(existing.plan_name)
         return delete_all_runs(storage, self.root, self.to, committed=committed)
 
-    def _already_there(self, held: HeldPosition, removed: list[str]) -> ConvertResult:
+    def _already_there(self, existing: ExistingTarget, removed: list[str]) -> ConvertResult:
         storage = self.source.storage
-        require_files(storage, self.root, held)
-        repaired = repair_hint(storage, held)
+        require_files(storage, self.root, existing)
+        repaired = repair_hint(storage, existing)
         with suppress(StorageError):
-            committed = RunId.of_plan(held.plan_name)
+            committed = RunId.of_plan(existing.plan_name)
             removed += delete_dead_runs(storage, self.root, self.to, committed=committed, now_ms=self.clock_ms)
         return ConvertResult(
             plan=nothing_to_do(self.source, self.to, self.root),
             target=self.root,
-            target_metadata=held.metadata_location,
+            target_metadata=existing.metadata_location,
             already_current=True,
             commits=(),
             files=0,
@@ -222,24 +222,24 @@ class _Job:
     def _write(
         self,
         prepared: PreparedPlan,
-        position: Position,
-        storage: RecordingStorage,
-        begun: Begun | None,
+        watermark: Watermark,
+        storage: UndoStorage,
+        begun: InterruptedConversion | None,
         engine: Engine,
-        parts: PartsOfSource | None,
+        splits: Splits | None,
     ) -> ConvertResult:
         state = "new" if begun is None else "begun"
         made = replace(prepared.plan, target={**prepared.plan.target, "location": self.root, "state": state})
         self.progress("write", 0, made.files)
         put_run_document(storage, self.root, self.run_id, self.to)
         if begun is None:
-            plan_name = f"{plan_prefix(position)}{self.run_id.value}.json"
+            plan_name = f"{plan_prefix(watermark)}{self.run_id.value}.json"
             document = json.dumps(made.to_json(), indent=1, ensure_ascii=False)
             storage.put(join(self.root, plan_name), document.encode())
-            done = self._write_table(prepared.design, position, storage, plan_name, None, engine, parts)
+            done = self._write_table(prepared.design, watermark, storage, plan_name, None, engine, splits)
         else:
             got_to = (begun.snapshot_id, begun.schema_id)
-            done = self._write_table(prepared.design, position, storage, begun.plan_name, got_to, engine, parts)
+            done = self._write_table(prepared.design, watermark, storage, begun.plan_name, got_to, engine, splits)
         self.progress("write", made.files, made.files)
         return ConvertResult(
             plan=made,
@@ -255,16 +255,16 @@ class _Job:
 
     def _write_table(
         self,
-        design: DeltaDesign | IcebergDesign,
-        position: Position,
-        storage: RecordingStorage,
+        design: DeltaConversionPlan | IcebergConversionPlan,
+        watermark: Watermark,
+        storage: UndoStorage,
         plan_name: str,
         after: tuple[int, int | None] | None,
         engine: Engine,
-        parts: PartsOfSource | None,
+        splits: Splits | None,
     ) -> WrittenDelta | WrittenIceberg:
         runner = engine.rewriting(storage, self.progress)
-        if isinstance(design, DeltaDesign):
+        if isinstance(design, DeltaConversionPlan):
             assert isinstance(self.source, IcebergSource)
             folder = join(self.root, HIDDEN_FOLDER)
             by_key = partial(engine.deleted_by_key, self.source, folder, storage, self.progress)
@@ -273,7 +273,7 @@ class _Job:
                 design=design,
                 root=self.root,
                 storage=storage,
-                position=position,
+                watermark=watermark,
                 options_text=options_text(self.options),
                 clock_ms=self.clock_ms,
                 plan_name=plan_name,
@@ -283,16 +283,16 @@ class _Job:
                 on_commit=storage.keep,
                 run=storage.run,
             )
-            if parts is not None:
-                return parts.write_delta(delta)
-            return delta.write() if len(design.line.snapshots) < 2 else DeltaReplay(delta).write(after=after)
+            if splits is not None:
+                return splits.write_delta(delta)
+            return delta.write() if len(design.ancestry.snapshots) < 2 else DeltaReplay(delta).write(after=after)
         assert isinstance(self.source, DeltaSource)
         writer = IcebergWriter(
             source=self.source,
             design=design,
             root=self.root,
             storage=storage,
-            position=position,
+            watermark=watermark,
             options_text=options_text(self.options),
             partition_timezone=self.options.partition_timezone,
             clock_ms=self.clock_ms,
@@ -301,12 +301,12 @@ class _Job:
             target_size=self.options.target_file_size,
             run=storage.run,
         )
-        if parts is not None:
-            return parts.write_iceberg(writer)
-        return writer.write() if design.eras is None else IcebergReplay(writer).write()
+        if splits is not None:
+            return splits.write_iceberg(writer)
+        return writer.write() if design.periods is None else IcebergReplay(writer).write()
 
 
-def _take_back(storage: RecordingStorage, begun: Begun | None) -> None:
+def _roll_back(storage: UndoStorage, begun: InterruptedConversion | None) -> None:
     """Delete what was written, unless a version stands: others may have built on it, or go on with the same replay and
     with files of the same names. The next run goes on, too."""
     if begun is None and not storage.has_kept:

@@ -10,7 +10,7 @@ from typing import Any, Final
 from deltaberg.delta.log.actions import CommitInfo
 from deltaberg.errors import UsageError
 from deltaberg.migrate.source import DeltaSource, IcebergSource, Source
-from deltaberg.migrate.target.watermark import POSITION_KEY, SOURCE_VERSION_KEY
+from deltaberg.migrate.target.watermark import SOURCE_VERSION_KEY, WATERMARK_KEY
 
 # By Delta Spark, then by delta-rs; what a MERGE counts is named apart by both.
 _ADDED_FILES: Final = (
@@ -136,7 +136,7 @@ def _delta_entries(source: DeltaSource, limit: int | None) -> Iterator[HistoryEn
 
 def _source_version(info: CommitInfo) -> int | None:
     """The snapshot that a commit of deltaberg's was made from."""
-    position = info.raw.get(POSITION_KEY)
+    position = info.raw.get(WATERMARK_KEY)
     version = position.get("version") if isinstance(position, dict) else None
     return version if isinstance(version, int) else None
 

@@ -26,7 +26,7 @@ from deltaberg.migrate.files.outside_files import (
 )
 from deltaberg.migrate.plan_report import PlanItem, items_of
 from deltaberg.migrate.source import DeltaSource, IcebergSource, Source
-from deltaberg.migrate.target.watermark import Position
+from deltaberg.migrate.target.watermark import Watermark
 from deltaberg.translate.partitioning import field_text
 from deltaberg.translate.properties import shown_properties
 
@@ -133,7 +133,7 @@ def _inspect_iceberg(source: IcebergSource) -> Inspection:
         deletes["position"] += batch.num_rows - count - equality
         deletes["rows"] += pc.sum(batch.column("record_count").filter(vectors)).as_py() or 0
     known = not deletes["position"] and not deletes["equality"]
-    position = Position.from_properties(metadata.properties)
+    position = Watermark.from_properties(metadata.properties)
     return Inspection(
         format=source.format.value,
         location=source.location,
@@ -185,7 +185,7 @@ def _inspect_delta(source: DeltaSource) -> Inspection:
         size += pc.sum(batch.column("size")).as_py() or 0
         vectors += batch.num_rows - descriptors.null_count
         deleted += pc.sum(pc.struct_field(descriptors, "cardinality")).as_py() or 0
-    position = Position.from_properties(metadata.configuration)
+    position = Watermark.from_properties(metadata.configuration)
     return Inspection(
         format=source.format.value,
         location=source.location,

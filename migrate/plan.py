@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from deltaberg.errors import UsageError
-from deltaberg.migrate.engine import LocalEngine, PartsOfSource
+from deltaberg.migrate.engine import LocalEngine, Splits
 from deltaberg.migrate.engine_choice import engine_of
 from deltaberg.migrate.files.footers import Progress, silent
 from deltaberg.migrate.files.rewrite import LOCAL_LIMIT_BYTES
@@ -20,9 +20,9 @@ from deltaberg.migrate.target.file_count import DISTRIBUTE_FROM, stated_files
 from deltaberg.migrate.target.target_root import target_root
 from deltaberg.migrate.target.target_state import target_state
 from deltaberg.migrate.target.watermark import describe_source
-from deltaberg.migrate.to_delta.design import DeltaDesign, design_delta
+from deltaberg.migrate.to_delta.design import DeltaConversionPlan, design_delta
 from deltaberg.migrate.to_delta.survey import survey_delta
-from deltaberg.migrate.to_iceberg.design import IcebergDesign, design_iceberg
+from deltaberg.migrate.to_iceberg.design import IcebergConversionPlan, design_iceberg
 from deltaberg.migrate.to_iceberg.survey import survey_iceberg
 from deltaberg.translate import codes
 from deltaberg.translate.findings import Finding
@@ -41,7 +41,7 @@ class PreparedPlan:
     """A plan with the decisions that ``convert`` carries out."""
 
     plan: Plan
-    design: IcebergDesign | DeltaDesign
+    design: IcebergConversionPlan | DeltaConversionPlan
     options: ConvertOptions
 
 
@@ -71,8 +71,8 @@ def plan(
     worth_it = session is not None or (options.engine == "spark" and stated_files(source) >= DISTRIBUTE_FROM)
     engine = engine_of(options.engine, session) if worth_it else LocalEngine()
     try:
-        with engine.parts_of(source, options, target=None, progress=progress or silent) as parts:
-            made = prepare(source, to=to, options=options, parts=parts, root=root, progress=progress).plan
+        with engine.splits_of(source, options, target=None, progress=progress or silent) as splits:
+            made = prepare(source, to=to, options=options, splits=splits, root=root, progress=progress).plan
             return replace(made, target={**made.target, "location": root, "state": state.name})
     except STOPS_AT_SOURCE as error:
         return refused_by_source(error, source=describe_source(source), to=TableFormat(to).value, location=root)
@@ -89,7 +89,7 @@ def prepare(
     *,
     to: TableFormat | str,
     options: ConvertOptions | None = None,
-    parts: PartsOfSource | None = None,
+    splits: Splits | None = None,
     root: str | None = None,
     progress: Progress | None = None,
 ) -> PreparedPlan:
@@ -102,10 +102,10 @@ def prepare(
     check_request(source, TableFormat(to), options)
     match source:
         case DeltaSource():
-            return _to_iceberg(source, options, parts, progress or silent)
+            return _to_iceberg(source, options, splits, progress or silent)
         case IcebergSource():
             root = target_root(source, None) if root is None else root
-            return _to_delta(source, options, parts, root, progress or silent)
+            return _to_delta(source, options, splits, root, progress or silent)
 
 
 def check_request(source: Source, to: TableFormat, options: ConvertOptions) -> None:
@@ -148,9 +148,9 @@ def check_request(source: Source, to: TableFormat, options: ConvertOptions) -> N
 
 
 def _to_iceberg(
-    source: DeltaSource, options: ConvertOptions, parts: PartsOfSource | None, progress: Progress
+    source: DeltaSource, options: ConvertOptions, splits: Splits | None, progress: Progress
 ) -> PreparedPlan:
-    survey = survey_iceberg if parts is None else parts.survey_iceberg
+    survey = survey_iceberg if splits is None else splits.survey_iceberg
     design = design_iceberg(source, options, survey_files=survey, progress=progress)
     totals = design.totals
     findings = [*design.findings, *_engine_findings(source, options, totals.rewritten_files, totals.rewritten_bytes)]
@@ -177,16 +177,16 @@ def _to_iceberg(
 
 
 def _to_delta(
-    source: IcebergSource, options: ConvertOptions, parts: PartsOfSource | None, root: str, progress: Progress
+    source: IcebergSource, options: ConvertOptions, splits: Splits | None, root: str, progress: Progress
 ) -> PreparedPlan:
-    survey = partial(survey_delta, progress=progress) if parts is None else parts.survey_delta
+    survey = partial(survey_delta, progress=progress) if splits is None else splits.survey_delta
     design = design_delta(source, options, root, survey_files=survey)
-    anew = [group for group in design.groups if (group.facts, group.spec_id) in design.rewritten]
+    anew = [group for group in design.groups if (group.layout, group.spec_id) in design.rewritten]
     rewritten = sum(group.files for group in anew)
     rewritten_bytes = sum(group.bytes for group in anew)
     findings = [*design.findings, *_engine_findings(source, options, rewritten, rewritten_bytes)]
     files = sum(group.files for group in design.groups)
-    taken = design.deletes["rows"] if len(design.line.distinct) == 1 else 0
+    taken = design.deletes["rows"] if len(design.ancestry.distinct) == 1 else 0
     made = Plan(
         source=describe_source(source),
         target={
@@ -210,7 +210,7 @@ def _to_delta(
 
 
 def _sizes(options: ConvertOptions) -> dict[str, int]:
-    """How large files shall be that are written anew; no other file is touched."""
+    """How large files shall be that are rewritten; no other file is touched."""
     return {} if options.target_file_size is None else {"size_of_rewritten_files": options.target_file_size}
 
 

@@ -49,7 +49,7 @@ class Plan:
     measured: whether the files were looked at; where they were not, the numbers say nothing.
     files, rows: live data files and the rows that a reader sees, deletion vectors applied; how many rows position and
     equality deletes take, only reading them tells. With history, files of all versions and the rows in them.
-    shared_files: files both tables will list; rewritten_files, rewritten_bytes: files that are written anew for the target.
+    shared_files: files both tables will list; rewritten_files, rewritten_bytes: files that are rewritten for the target.
     deletes: ``{"vectors", "position", "equality", "rows"}``: delete files by kind, and the rows that vectors take.
     footers: how many were read, how many were not, and why that suffices.
     """

@@ -1,4 +1,4 @@
-"""Take back what deltaberg wrote: the metadata of a target, the files that it wrote for it, and what dead conversions left.
+"""Roll back what deltaberg wrote: the metadata of a target, the files that it wrote for it, and what dead conversions left.
 
 Never a file of a source, and none that deltaberg did not write: files go by the name that the conversion gave them, the few
 whose names the formats fix (``v1.metadata.json``, ``N.json``) only where all commits of the table are deltaberg's own. The
@@ -13,7 +13,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
-from deltaberg.delta.commit.distributed_create import FIRST_VERSION, claim_of
+from deltaberg.delta.commit.distributed_create import FIRST_VERSION, creation_lock_of
 from deltaberg.delta.log.log_path import (
     LAST_CHECKPOINT,
     SIDECAR_FOLDER,
@@ -25,7 +25,7 @@ from deltaberg.delta.log.log_path import (
 from deltaberg.errors import Conflict, NotATable, UsageError
 from deltaberg.iceberg.metadata.metadata_location import METADATA_FOLDER, VERSION_HINT, is_metadata_file
 from deltaberg.migrate.source import TableFormat
-from deltaberg.migrate.target.existing_target import HeldPosition, held_position
+from deltaberg.migrate.target.existing_target import ExistingTarget, existing_target
 from deltaberg.migrate.target.interrupted_create import VECTORS_FOLDER
 from deltaberg.migrate.target.locations import join
 from deltaberg.migrate.target.orphans import delete_abandoned, files_of_runs, own_folders
@@ -48,7 +48,7 @@ class RollbackReport:
 
     target: str
     format: str
-    position: dict[str, Any] | None
+    watermark: dict[str, Any] | None
     files: tuple[str, ...]
     unsure: tuple[str, ...]
     done: bool
@@ -57,7 +57,7 @@ class RollbackReport:
         return {
             "target": self.target,
             "format": self.format,
-            "position": self.position,
+            "position": self.watermark,
             "files": list(self.files),
             "unsure": list(self.unsure),
             "done": self.done,
@@ -105,7 +105,7 @@ def rollback(
     return RollbackReport(
         target=root,
         format=chosen.value,
-        position=None if held is None or held.position is None else held.position.to_json(),
+        watermark=None if held is None or held.watermark is None else held.watermark.to_json(),
         files=files,
         unsure=tuple(each.location for each in runs if each.is_dead is None),
         done=not dry_run,
@@ -134,27 +134,27 @@ def _wrote(storage: Storage, root: str, format: TableFormat) -> bool:
     return (
         _held(storage, root, format) is not None
         or bool(run_documents(storage, root, format))
-        or (format is TableFormat.DELTA and claim_of(storage, root) is not None)
+        or (format is TableFormat.DELTA and creation_lock_of(storage, root) is not None)
     )
 
 
-def _held(storage: Storage, root: str, format: TableFormat) -> HeldPosition | None:
+def _held(storage: Storage, root: str, format: TableFormat) -> ExistingTarget | None:
     """What the table there holds; None where there is none yet, or another one, which stays."""
     second = join(log_folder(root), commit_name(FIRST_VERSION))
-    if format is TableFormat.DELTA and claim_of(storage, root) is not None and not storage.exists(second):
+    if format is TableFormat.DELTA and creation_lock_of(storage, root) is not None and not storage.exists(second):
         return None
-    held = held_position(storage, root, format)
-    return None if held is None or held.position is None else held
+    held = existing_target(storage, root, format)
+    return None if held is None or held.watermark is None else held
 
 
 def _is_made_from(storage: Storage, root: str, made: TableFormat, source: TableFormat) -> bool:
     """Whether the target of one format in a folder was made from the target of the other one there."""
     one, other = _held(storage, root, made), _held(storage, root, source)
-    if one is None or one.position is None or other is None:
+    if one is None or one.watermark is None or other is None:
         return False
     if other.iceberg is not None:
-        return one.position.uuid == other.iceberg.metadata.table_uuid
-    return other.delta is not None and one.position.uuid == other.delta.metadata.id
+        return one.watermark.uuid == other.iceberg.metadata.table_uuid
+    return other.delta is not None and one.watermark.uuid == other.delta.metadata.id
 
 
 def _nothing_there(storage: Storage, root: str) -> NotATable:
@@ -164,7 +164,7 @@ def _nothing_there(storage: Storage, root: str) -> NotATable:
     return NotATable(f"Cannot roll back {root}: deltaberg wrote nothing there{hint}", table=root)
 
 
-def _own_run(storage: Storage, root: str, format: TableFormat, held: HeldPosition) -> RunId:
+def _own_run(storage: Storage, root: str, format: TableFormat, held: ExistingTarget) -> RunId:
     """The conversion that made a table. Raises Conflict where somebody else has committed to it."""
     run = RunId.of_plan(held.plan_name)
     if not held.untouched or not _only_own_commits(storage, root, format):
@@ -190,7 +190,7 @@ def _only_own_commits(storage: Storage, root: str, format: TableFormat) -> bool:
     return not any(is_metadata_file(name) and name not in _FIRST_METADATA for name in names)
 
 
-def _fixed_files(storage: Storage, root: str, format: TableFormat, held: HeldPosition | None) -> Iterator[str]:
+def _fixed_files(storage: Storage, root: str, format: TableFormat, held: ExistingTarget | None) -> Iterator[str]:
     """Files whose names the formats fix, in the order in which they go: from the first on no reader finds half a table.
 
     A log loses what tells of its newest version first and its oldest commit last, so that it is whole at every moment.
@@ -201,7 +201,7 @@ def _fixed_files(storage: Storage, root: str, format: TableFormat, held: HeldPos
             yield from (each for each in (join(folder, VERSION_HINT), held.metadata_location) if storage.exists(each))
         return
     log = log_folder(root)
-    if held is None and claim_of(storage, root) is None:
+    if held is None and creation_lock_of(storage, root) is None:
         return
     files = list(storage.list(log, recursive=True))
     parsed = sorted(

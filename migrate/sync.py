@@ -22,11 +22,11 @@ from deltaberg.migrate.plan import check_request
 from deltaberg.migrate.plan_report import Plan, items_of
 from deltaberg.migrate.refusal import STOPS_AT_SOURCE, Refused, refused_by_source
 from deltaberg.migrate.source import DeltaSource, IcebergSource, Source, TableFormat, naming_target
-from deltaberg.migrate.target.existing_target import HeldPosition, held_position, require_same_past
+from deltaberg.migrate.target.existing_target import ExistingTarget, existing_target, require_same_past
 from deltaberg.migrate.target.run_document import RunId
 from deltaberg.migrate.target.target_root import target_root
-from deltaberg.migrate.target.undo_storage import RecordingStorage
-from deltaberg.migrate.target.watermark import Position, describe_source, position_of
+from deltaberg.migrate.target.undo_storage import UndoStorage
+from deltaberg.migrate.target.watermark import Watermark, describe_source, watermark_of
 from deltaberg.migrate.to_delta.sync import DeltaSync
 from deltaberg.migrate.to_delta.sync import design_increment as to_delta
 from deltaberg.migrate.to_delta.writer import DeltaWriter, WrittenDelta
@@ -53,7 +53,7 @@ class SyncResult:
     target_metadata: str
     created: bool
     before: int | None
-    position: int | None
+    watermark: int | None
     commits: tuple[tuple[int, int], ...]
     files: int
     rows: int
@@ -67,7 +67,7 @@ class SyncResult:
             "target_metadata": self.target_metadata,
             "created": self.created,
             "before": self.before,
-            "position": self.position,
+            "position": self.watermark,
             "commits": [{"source": source, "target": target} for source, target in self.commits],
             "files": self.files,
             "rows": self.rows,
@@ -123,21 +123,21 @@ class _Sync:
     squash: bool
     clock_ms: int
     progress: Progress | None
-    _before: Position | None = None
+    _before: Watermark | None = None
 
     def run(self) -> SyncResult:
         check_request(self.source, self.to, self.options or ConvertOptions())
-        position = position_of(self.source)
-        held = held_position(self.source.storage, self.root, self.to)
+        watermark = watermark_of(self.source)
+        held = existing_target(self.source.storage, self.root, self.to)
         if held is None:
             return self._create()
         options = self._options(held)
-        self._before = before = self._watermark(held, position)
-        if before.is_same_state(position) and self.to is TableFormat.ICEBERG:
-            return self._result(held.metadata_location, before, position)
-        storage = RecordingStorage(self.source.storage, RunId())
+        self._before = before = self._watermark(held, watermark)
+        if before.is_same_state(watermark) and self.to is TableFormat.ICEBERG:
+            return self._result(held.metadata_location, before, watermark)
+        storage = UndoStorage(self.source.storage, RunId())
         try:
-            return self._go_on(held, before, position, options, storage)
+            return self._go_on(held, before, watermark, options, storage)
         except CommitStateUnknown:
             raise
         except STOPS_AT_SOURCE as error:
@@ -152,10 +152,10 @@ class _Sync:
 
     def was_overtaken(self) -> bool:
         """Whether the target has moved on to a later state of the same source, and nobody else has committed to it."""
-        held = held_position(self.source.storage, self.root, self.to)
-        if held is None or held.position is None or self._before is None or not held.untouched:
+        held = existing_target(self.source.storage, self.root, self.to)
+        if held is None or held.watermark is None or self._before is None or not held.untouched:
             return False
-        return held.position != self._before and held.position.app_id == self._before.app_id
+        return held.watermark != self._before and held.watermark.app_id == self._before.app_id
 
     def _create(self) -> SyncResult:
         made = convert(
@@ -171,7 +171,7 @@ class _Sync:
             target_metadata=made.target_metadata,
             created=True,
             before=None,
-            position=position_of(self.source).version,
+            watermark=watermark_of(self.source).version,
             commits=made.commits,
             files=made.files,
             rows=made.rows,
@@ -180,27 +180,27 @@ class _Sync:
             conversion=made,
         )
 
-    def _options(self, held: HeldPosition) -> ConvertOptions:
+    def _options(self, held: ExistingTarget) -> ConvertOptions:
         """Those that the target was made with. Raises Conflict where others are asked for."""
         made = ConvertOptions(**json.loads(held.options_text))
         return made if self.options is None else replace(self.options, history=made.history)
 
-    def _watermark(self, held: HeldPosition, position: Position) -> Position:
+    def _watermark(self, held: ExistingTarget, watermark: Watermark) -> Watermark:
         """How far the target has come. Raises Conflict where that is not a state that the source came from."""
-        before = held.position
+        before = held.watermark
         if before is None:
             raise self._drift("it holds a table that deltaberg did not write")
-        if before.app_id != position.app_id:
+        if before.app_id != watermark.app_id:
             raise self._drift(
-                f"it holds {before.describe()} (expected {position.describe()}): the source was recreated"
+                f"it holds {before.describe()} (expected {watermark.describe()}): the source was recreated"
             )
-        if not held.untouched and not held.only_notes:
+        if not held.untouched and not held.only_commit_info:
             raise self._drift(f"somebody else has committed to it since {before.describe()}")
         if self.to is TableFormat.ICEBERG:
-            if not before.is_same_state(position):
-                require_same_past(before, position, self.source, self.root)
-            if (before.version or 0) > (position.version or 0):
-                raise self._drift(f"it holds {before.describe()}, which is newer than version {position.version}")
+            if not before.is_same_state(watermark):
+                require_same_past(before, watermark, self.source, self.root)
+            if (before.version or 0) > (watermark.version or 0):
+                raise self._drift(f"it holds {before.describe()}, which is newer than version {watermark.version}")
         return before
 
     def _drift(self, reason: str) -> Conflict:
@@ -208,26 +208,26 @@ class _Sync:
 
     def _go_on(
         self,
-        held: HeldPosition,
-        before: Position,
-        position: Position,
+        held: ExistingTarget,
+        before: Watermark,
+        watermark: Watermark,
         options: ConvertOptions,
-        storage: RecordingStorage,
+        storage: UndoStorage,
     ) -> SyncResult:
         findings: Sequence[Finding]
         write: Callable[[], WrittenIceberg | WrittenDelta | None]
         if isinstance(self.source, DeltaSource):
-            findings, write = self._to_iceberg(self.source, held, before, position, options, storage)
+            findings, write = self._to_iceberg(self.source, held, before, watermark, options, storage)
         else:
-            findings, write = self._to_delta(self.source, held, before, position, options, storage)
+            findings, write = self._to_delta(self.source, held, before, watermark, options, storage)
         made = self._plan(findings, options)
         if made.refused:
             raise Refused(made)
         done = write()
         if done is None:
-            return self._result(held.metadata_location, before, position)
+            return self._result(held.metadata_location, before, watermark)
         return replace(
-            self._result(done.location, before, position),
+            self._result(done.location, before, watermark),
             commits=done.commits,
             files=done.files,
             rows=done.rows,
@@ -238,11 +238,11 @@ class _Sync:
     def _to_iceberg(
         self,
         source: DeltaSource,
-        held: HeldPosition,
-        before: Position,
-        position: Position,
+        held: ExistingTarget,
+        before: Watermark,
+        watermark: Watermark,
         options: ConvertOptions,
-        storage: RecordingStorage,
+        storage: UndoStorage,
     ) -> tuple[Sequence[Finding], Callable[[], WrittenIceberg | None]]:
         assert before.version is not None
         try:
@@ -255,7 +255,7 @@ class _Sync:
             design=increment.design,
             root=self.root,
             storage=storage,
-            position=position,
+            watermark=watermark,
             options_text=held.options_text,
             partition_timezone=options.partition_timezone,
             clock_ms=self.clock_ms,
@@ -266,11 +266,11 @@ class _Sync:
     def _to_delta(
         self,
         source: IcebergSource,
-        held: HeldPosition,
-        before: Position,
-        position: Position,
+        held: ExistingTarget,
+        before: Watermark,
+        watermark: Watermark,
         options: ConvertOptions,
-        storage: RecordingStorage,
+        storage: UndoStorage,
     ) -> tuple[Sequence[Finding], Callable[[], WrittenDelta | None]]:
         target = DeltaTable.open(self.root, storage).snapshot()
         increment = to_delta(source, target, before, options, self.root, squash=self.squash)
@@ -279,7 +279,7 @@ class _Sync:
             design=increment.design,
             root=self.root,
             storage=storage,
-            position=position,
+            watermark=watermark,
             options_text=held.options_text,
             clock_ms=self.clock_ms,
             plan_name=held.plan_name,
@@ -298,13 +298,13 @@ class _Sync:
             items=items_of(findings, strict=options is not None and options.strict),
         )
 
-    def _result(self, location: str, before: Position, position: Position) -> SyncResult:
+    def _result(self, location: str, before: Watermark, watermark: Watermark) -> SyncResult:
         return SyncResult(
             target=self.root,
             target_metadata=location,
             created=False,
             before=before.version,
-            position=position.version,
+            watermark=watermark.version,
             commits=(),
             files=0,
             rows=0,

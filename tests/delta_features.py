@@ -290,7 +290,7 @@ def write(folder: Path, table: FeatureTable) -> None:
         for domain, configuration in table.domains.items():
             transaction.set_domain_metadata(domain, configuration)
         transaction.add_files([_file(folder, transaction, table, number) for number in (0, 1)])
-        transaction.commit("CREATE TABLE", rules_checked=table.vouched)
+        transaction.commit("CREATE TABLE", rules_guaranteed=table.vouched)
     opened = delta.DeltaTable.open(str(folder), storage)
     for feature in table.declares:
         assert opened.snapshot().protocol.supports(feature), feature
@@ -298,11 +298,11 @@ def write(folder: Path, table: FeatureTable) -> None:
         if table.widens:
             transaction.set_metadata(_widened(transaction.metadata))
         transaction.add_files([_file(folder, transaction, table, 2)])
-        transaction.commit("WRITE", rules_checked=table.vouched)
+        transaction.commit("WRITE", rules_guaranteed=table.vouched)
     if table.deletes != "nothing":
         with delta.begin_transaction(opened.snapshot()) as transaction:
             _delete(transaction, opened, with_vector=table.deletes == "vector")
-            transaction.commit("DELETE", copies_rows=False, rules_checked=table.vouched)
+            transaction.commit("DELETE", copies_rows=False, rules_guaranteed=table.vouched)
     transaction.checkpoint()
 
 

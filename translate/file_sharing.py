@@ -30,7 +30,7 @@ _NAME_CODES: Final = (codes.FORMER_NAMES, codes.FIELD_IDS_DISAGREE)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Obstacle:
+class SharingBlocker:
     """Why a file cannot be shared as it is: a code, and the column it is about (dotted logical name).
 
     detail: what the code's reason leaves open.
@@ -44,7 +44,7 @@ class Obstacle:
 # A Delta table's files, to be read by Iceberg
 
 
-def held_by_path(
+def fields_by_path(
     fields: Sequence[FileField], schema: delta.StructType, ids: Mapping[Path, int], *, by_id: bool
 ) -> dict[Path, FileField]:
     """Which field of the file Delta's readers take for each path of the schema; paths that the file lacks are absent.
@@ -56,7 +56,7 @@ def held_by_path(
     return found
 
 
-def iceberg_obstacles(
+def iceberg_blockers(
     fields: Sequence[FileField],
     schema: delta.StructType,
     ids: Mapping[Path, int],
@@ -64,13 +64,13 @@ def iceberg_obstacles(
     *,
     format_version: int,
     skip: Iterable[Path] = (),
-) -> tuple[Obstacle, ...]:
+) -> tuple[SharingBlocker, ...]:
     """What keeps Iceberg's readers from reading a Delta table's file right.
 
     skip: top-level paths whose value is not taken from the file (partition columns under a name mapping).
     """
     skipped = frozenset(skip)
-    result: list[Obstacle] = []
+    result: list[SharingBlocker] = []
     with_ids = has_field_ids(fields)
     for path, name, kind in _delta_paths(schema):
         field = held.get(path)
@@ -78,11 +78,13 @@ def iceberg_obstacles(
             continue
         if with_ids and field.field_id != ids[path]:
             nested = path[-1] in {"element", "key", "value"} and field.field_id is None
-            result.append(Obstacle(code=codes.NESTED_IDS_MISSING if nested else codes.FIELD_IDS_FOREIGN, column=name))
+            result.append(
+                SharingBlocker(code=codes.NESTED_IDS_MISSING if nested else codes.FIELD_IDS_FOREIGN, column=name)
+            )
         elif not _is_nested(kind):
-            code = _iceberg_type_obstacle(field, kind, format_version)
+            code = _iceberg_type_blocker(field, kind, format_version)
             if code is not None:
-                result.append(Obstacle(code=code, column=name))
+                result.append(SharingBlocker(code=code, column=name))
     if with_ids:
         result.extend(_strangers(fields, ids, held))
     return tuple(dict.fromkeys(result))
@@ -90,13 +92,13 @@ def iceberg_obstacles(
 
 def _strangers(
     fields: Sequence[FileField], ids: Mapping[Path, int], held: Mapping[Path, FileField]
-) -> Iterator[Obstacle]:
+) -> Iterator[SharingBlocker]:
     """Columns of the file that are not the table's, under an id that is."""
     own = {(field.first_leaf, field.last_leaf, field.name) for field in held.values()}
     taken = frozenset(ids.values())
     for field in fields:
         if field.field_id in taken and (field.first_leaf, field.last_leaf, field.name) not in own:
-            yield Obstacle(code=codes.FIELD_IDS_FOREIGN, column=field.name)
+            yield SharingBlocker(code=codes.FIELD_IDS_FOREIGN, column=field.name)
 
 
 def _hold_struct(
@@ -136,7 +138,7 @@ def _hold(
             _hold(value, (*path, "value"), field.children[1], ids, by_id, found)
 
 
-def _iceberg_type_obstacle(field: FileField, kind: delta.DeltaType, format_version: int) -> Code | None:
+def _iceberg_type_blocker(field: FileField, kind: delta.DeltaType, format_version: int) -> Code | None:
     wanted = delta_to_iceberg_type(kind)
     if wanted is None or isinstance(wanted, (ice.VariantType, ice.UnknownType)):
         return None
@@ -207,7 +209,7 @@ def _is_nested(kind: delta.DeltaType) -> bool:
 # An Iceberg table's files, to be read by Delta
 
 
-def held_by_id(fields: Sequence[FileField], schema: Schema, name_mapping: NameMapping | None) -> dict[int, FileField]:
+def fields_by_id(fields: Sequence[FileField], schema: Schema, name_mapping: NameMapping | None) -> dict[int, FileField]:
     """Which field of the file Iceberg's readers take for each field id; ids that the file lacks are absent.
 
     A file without ids is read by the name mapping.
@@ -228,19 +230,19 @@ def name_obstacles(
     schema: Schema,
     held: Mapping[int, FileField],
     physical_names: Mapping[int, str],
-) -> tuple[Obstacle, ...]:
+) -> tuple[SharingBlocker, ...]:
     """Columns that a reader matching by physical name would not find, or would find another column for.
 
     physical_names: the name that the target gives each struct field, by field id.
     """
     code = codes.FORMER_NAMES if has_field_ids(fields) else codes.FIELD_IDS_DISAGREE
-    result: list[Obstacle] = []
+    result: list[SharingBlocker] = []
     for column, siblings in _struct_levels(schema.fields, fields, held):
         wanted, own = physical_names[column.field_id], held.get(column.field_id)
         named = next((each for each in siblings if each.name.lower() == wanted.lower()), None)
         if (own is not None and own.name != wanted) or (named is not None and named is not own):
             detail = OTHER_COLUMN if own is None else ""
-            result.append(Obstacle(code=code, column=schema.full_name(column.field_id), detail=detail))
+            result.append(SharingBlocker(code=code, column=schema.full_name(column.field_id), detail=detail))
     return tuple(result)
 
 
@@ -253,20 +255,20 @@ def taken_names(
         yield column.field_id, {each.name.lower() for each in siblings if each is not own}
 
 
-def delta_obstacles(
+def delta_blockers(
     schema: Schema,
     held: Mapping[int, FileField],
     *,
     mapped: frozenset[int],
     partition_sources: frozenset[int],
     identity_sources: frozenset[int],
-) -> tuple[Obstacle, ...]:
+) -> tuple[SharingBlocker, ...]:
     """What else keeps Delta's readers from reading an Iceberg table's file right.
 
     mapped: leaves that get another type. partition_sources: columns that become Delta partition columns, whose value
     is in the log. identity_sources: columns whose value in this file Iceberg's metadata states.
     """
-    result: list[Obstacle] = []
+    result: list[SharingBlocker] = []
     for column in schema.all_fields():
         name = schema.full_name(column.field_id)
         field = held.get(column.field_id)
@@ -275,26 +277,26 @@ def delta_obstacles(
         if field is None:
             if schema.parent_id(column.field_id) is None or not _is_collection_part(schema, column.field_id):
                 if column.field_id in identity_sources:
-                    result.append(Obstacle(code=codes.COLUMN_NOT_IN_FILE, column=name))
+                    result.append(SharingBlocker(code=codes.COLUMN_NOT_IN_FILE, column=name))
                 elif column.initial_default is not None and _parent_is_held(schema, held, column.field_id):
-                    result.append(Obstacle(code=codes.INITIAL_DEFAULT, column=name))
+                    result.append(SharingBlocker(code=codes.INITIAL_DEFAULT, column=name))
             continue
         if column.field_id in mapped:
-            result.append(Obstacle(code=codes.TYPE_MAPPED, column=name, detail=ice.type_name(column.type)))
+            result.append(SharingBlocker(code=codes.TYPE_MAPPED, column=name, detail=ice.type_name(column.type)))
         elif not ice.nested_fields(column.type):
-            code = _delta_type_obstacle(field, column.type)
+            code = _delta_type_blocker(field, column.type)
             if code is not None:
-                result.append(Obstacle(code=code, column=name))
+                result.append(SharingBlocker(code=code, column=name))
     return tuple(result)
 
 
-def still_in_the_way(obstacles: tuple[Obstacle, ...]) -> tuple[Obstacle, ...]:
+def effective_blockers(blockers: tuple[SharingBlocker, ...]) -> tuple[SharingBlocker, ...]:
     """The obstacles that have a say about a file.
 
-    One that is written anew for another reason gets the present names, so those that it has do not matter.
+    One that is rewritten for another reason gets the present names, so those that it has do not matter.
     """
-    others = tuple(each for each in obstacles if each.code not in _NAME_CODES)
-    return others if any(each.code.severity is Severity.REWRITE for each in others) else obstacles
+    others = tuple(each for each in blockers if each.code not in _NAME_CODES)
+    return others if any(each.code.severity is Severity.REWRITE for each in others) else blockers
 
 
 def narrower_types(schema: Schema, held: Mapping[int, FileField]) -> dict[int, delta.DeltaType]:
@@ -310,7 +312,7 @@ def narrower_types(schema: Schema, held: Mapping[int, FileField]) -> dict[int, d
     return result
 
 
-def _delta_type_obstacle(field: FileField, kind: ice.Type) -> Code | None:
+def _delta_type_blocker(field: FileField, kind: ice.Type) -> Code | None:
     wanted = iceberg_to_delta_type(kind)
     if wanted is None or isinstance(wanted, (delta.VariantType, delta.VoidType)):
         return None

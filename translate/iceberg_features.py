@@ -28,7 +28,7 @@ ICEBERG_FEATURES: Final[tuple[IcebergFeature, ...]] = (
     IcebergFeature(name="deletion vectors", version=3, in_delta="`deletionVectors`"),
     IcebergFeature(name="row lineage", version=3, in_delta="`rowTracking`"),
     IcebergFeature(name="write defaults", version=3, in_delta="`allowColumnDefaults`"),
-    IcebergFeature(name="initial defaults", version=3, in_delta="files without the column are written anew"),
+    IcebergFeature(name="initial defaults", version=3, in_delta="files without the column are rewritten"),
     IcebergFeature(name="variant", version=3, in_delta="`variantType`"),
     IcebergFeature(name="geometry and geography", version=3, in_delta="`geospatial`"),
     IcebergFeature(name="timestamps with nanoseconds", version=3, in_delta="refused, or cut as --map says"),

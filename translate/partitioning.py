@@ -96,9 +96,9 @@ def iceberg_to_delta_partitioning(
         if found is not None:
             findings.append(found.finding(text))
             continue
-        obstacle = _obstacle(field, schema, specs, empty_strings, unmappable) or withheld
-        if obstacle is not None:
-            findings.append(Finding(code=codes.PARTITION_FIELD_KEPT, what=text, detail=obstacle))
+        blocker = _blocker(field, schema, specs, empty_strings, unmappable) or withheld
+        if blocker is not None:
+            findings.append(Finding(code=codes.PARTITION_FIELD_KEPT, what=text, detail=blocker))
             continue
         column = schema.find(field.source_id)
         assert column is not None
@@ -120,7 +120,7 @@ def field_text(field: PartitionField, schema: Schema) -> str:
     return source if isinstance(field.transform, IdentityTransform) else f"{field.transform}({source})"
 
 
-def _obstacle(
+def _blocker(
     field: PartitionField,
     schema: Schema,
     specs: Sequence[PartitionSpec],

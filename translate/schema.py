@@ -20,7 +20,7 @@ from deltaberg.translate import codes
 from deltaberg.translate.field_ids import Path, physical_name
 from deltaberg.translate.findings import Code, Finding, Severity
 from deltaberg.translate.sql_literal import LiteralError, delta_to_iceberg_default, iceberg_to_delta_default
-from deltaberg.translate.type_changes import TYPE_CHANGES_KEY, TypeChange
+from deltaberg.translate.type_changes import TYPE_CHANGES_KEY, TypeChangeEntry
 from deltaberg.translate.types import TYPE_MAPPINGS, delta_to_iceberg_type, iceberg_to_delta_type, mappable_name
 
 DEFAULT_KEY: Final = "CURRENT_DEFAULT"
@@ -120,7 +120,7 @@ def iceberg_to_delta_schema(
     *,
     mode: MappingMode,
     physical_names: Mapping[int, str] | None = None,
-    type_changes: Mapping[int, tuple[TypeChange, ...]] | None = None,
+    type_changes: Mapping[int, tuple[TypeChangeEntry, ...]] | None = None,
     type_mappings: Mapping[str, str] | None = None,
 ) -> DeltaSchemaTranslation:
     """The Delta schema with Iceberg's field ids as column mapping ids.
@@ -270,7 +270,7 @@ class _Holder:
 class _ToDelta:
     mode: MappingMode
     physical_names: Mapping[int, str]
-    type_changes: Mapping[int, tuple[TypeChange, ...]]
+    type_changes: Mapping[int, tuple[TypeChangeEntry, ...]]
     type_mappings: Mapping[str, str]
     leaves: list[LeafPair] = field(default_factory=list)
     findings: list[Finding] = field(default_factory=list)

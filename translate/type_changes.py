@@ -17,7 +17,7 @@ TYPE_CHANGES_KEY: Final = "delta.typeChanges"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class TypeChange:
+class TypeChangeEntry:
     """One entry of ``delta.typeChanges``, by the names of Delta's types."""
 
     from_type: str
@@ -48,14 +48,14 @@ def iceberg_can_promote(narrow: ice.Type, wide: ice.Type, *, format_version: int
             return False
 
 
-def widening_chain(narrow: Iterable[delta.DeltaType], wide: delta.DeltaType) -> tuple[TypeChange, ...]:
+def widening_chain(narrow: Iterable[delta.DeltaType], wide: delta.DeltaType) -> tuple[TypeChangeEntry, ...]:
     """The changes that lead from the narrowest type through the others to the present one, as Delta records them."""
     steps: list[delta.DeltaType] = []
     for kind in narrow:
         place = sum(delta_can_widen(other, kind) for other in steps)
         steps.insert(place, kind)
     pairs = zip(steps, [*steps[1:], wide], strict=True)
-    return tuple(TypeChange(from_type=type_name(before), to_type=type_name(after)) for before, after in pairs)
+    return tuple(TypeChangeEntry(from_type=type_name(before), to_type=type_name(after)) for before, after in pairs)
 
 
 def delta_can_widen(narrow: delta.DeltaType, wide: delta.DeltaType) -> bool:

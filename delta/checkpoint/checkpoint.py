@@ -17,7 +17,7 @@ from deltaberg.delta.checkpoint.checkpoint_columns import AddColumn
 from deltaberg.delta.checkpoint.checkpoint_writer import (
     CheckpointKind,
     CheckpointState,
-    LastCheckpoint,
+    WrittenCheckpoint,
     write_checkpoint,
 )
 from deltaberg.delta.log.actions import DomainMetadata, Metadata, Txn
@@ -39,7 +39,7 @@ def checkpoint_snapshot(
     now_ms: int,
     kind: CheckpointKind | None = None,
     new_id: Callable[[], uuid.UUID] = uuid.uuid4,
-) -> LastCheckpoint:
+) -> WrittenCheckpoint:
     """Write a checkpoint of a snapshot; ``kind`` None follows the table's policy.
 
     Tombstones that have expired by ``now_ms`` are left out. Raises StorageError, and what reading the log raises.
@@ -92,7 +92,7 @@ def checkpoint_state(
 
     return CheckpointState(
         version=version,
-        small_actions=(
+        non_file_actions=(
             ("protocol", protocol.to_json()),
             ("metaData", metadata.to_json()),
             *(("txn", txn.to_json()) for txn in txns),

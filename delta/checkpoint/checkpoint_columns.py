@@ -179,8 +179,8 @@ def remove_values(batch: pa.RecordBatch) -> pa.Array:
     return pa.StructArray.from_arrays(columns, fields=list(REMOVE))
 
 
-def small_action_values(name: str, bodies: Sequence[Mapping[str, object]]) -> pa.Array:
-    """The column of one kind of small action, from the JSON objects that stand under its name in a commit."""
+def non_file_action_values(name: str, bodies: Sequence[Mapping[str, object]]) -> pa.Array:
+    """The column of one kind of non-file action, from the JSON objects that stand under its name in a commit."""
     kind = SMALL_ACTIONS[name]
     return pa.array([_shaped(body, kind) for body in bodies], kind)
 

@@ -22,9 +22,9 @@ from deltaberg.delta.log.commit_reader import (
     SMALL_ACTIONS,
     FileActions,
     LoggedAction,
+    non_file_action_of,
     parse_file_actions,
     read_action_lines,
-    small_action_of,
 )
 from deltaberg.delta.log.file_actions import add_rows, remove_rows
 from deltaberg.delta.log.log_path import SIDECAR_FOLDER, LogFile, LogFileKind
@@ -89,7 +89,7 @@ class _AddGroup:
 
 
 class CheckpointReader:
-    """One checkpoint. Small actions are read once; file actions are streamed anew for every caller."""
+    """One checkpoint. Non-file actions are read once; file actions are streamed anew for every caller."""
 
     def __init__(self, storage: Storage, log_folder: str, checkpoint: Checkpoint) -> None:
         self._storage = storage
@@ -105,7 +105,7 @@ class CheckpointReader:
     def version(self) -> int:
         return self._checkpoint.version
 
-    def small_actions(self) -> tuple[LoggedAction, ...]:
+    def non_file_actions(self) -> tuple[LoggedAction, ...]:
         """Everything but file actions. Raises CorruptLog naming the file that is missing, damaged or contradictory."""
         if self._small is None:
             found: list[LoggedAction] = []
@@ -115,7 +115,7 @@ class CheckpointReader:
                         for piece in read_action_lines(self._storage, [file]):
                             found.extend(piece.small)
                     else:
-                        found.extend(self._small_of_parquet(file.location))
+                        found.extend(self._non_file_of_parquet(file.location))
             self._check_v2(found)
             self._small = tuple(found)
         return self._small
@@ -260,9 +260,9 @@ class CheckpointReader:
                 yield _of_kind(parse_file_actions(piece, partition_names), action)
 
     def sidecar_locations(self) -> tuple[str, ...]:
-        """Where the sidecars are; none for a checkpoint without them. Raises CorruptLog like ``small_actions``."""
+        """Where the sidecars are; none for a checkpoint without them. Raises CorruptLog like ``non_file_actions``."""
         locations: dict[str, None] = {}
-        for action in self.small_actions():
+        for action in self.non_file_actions():
             if action.name == "sidecar":
                 with error_context(version=self.version, path=action.location):
                     path = Sidecar.from_json(action.body).path
@@ -278,7 +278,7 @@ class CheckpointReader:
             return decoded if decoded.startswith("/") or ":/" in decoded else f"{self._log_folder}/{decoded}"
         return f"{self._log_folder}/{SIDECAR_FOLDER}/{decoded}"
 
-    def _small_of_parquet(self, location: str) -> Iterator[LoggedAction]:
+    def _non_file_of_parquet(self, location: str) -> Iterator[LoggedAction]:
         with (
             error_context(version=self.version, path=location),
             open_log_parquet(self._storage, location, version=self.version) as parquet,
@@ -290,7 +290,7 @@ class CheckpointReader:
                     for name in batch.schema.names:
                         column = batch.column(name)
                         for body in column.filter(pc.is_valid(column)).to_pylist(maps_as_pydicts="lossy"):
-                            yield small_action_of(name, body, version=self.version, location=location)
+                            yield non_file_action_of(name, body, version=self.version, location=location)
 
     def _rows_of_parquet(
         self,

@@ -15,8 +15,8 @@ from deltaberg.delta.checkpoint.checkpoint_columns import (
     REMOVE,
     SMALL_ACTIONS,
     AddColumn,
+    non_file_action_values,
     remove_values,
-    small_action_values,
 )
 from deltaberg.delta.checkpoint.last_checkpoint import hinted_version
 from deltaberg.delta.checkpoint.last_checkpoint_checksum import last_checkpoint_checksum
@@ -44,12 +44,12 @@ class CheckpointKind(Enum):
 class CheckpointState:
     """A version of a table as a checkpoint holds it.
 
-    ``small_actions`` are (name, JSON body) pairs of protocol, metaData, txn and domainMetadata. ``adds`` yields batches
+    ``non_file_actions`` are (name, JSON body) pairs of protocol, metaData, txn and domainMetadata. ``adds`` yields batches
     of ADD_SCHEMA, ``tombstones`` the same with ``deletion_timestamp``; both are read once.
     """
 
     version: int
-    small_actions: tuple[tuple[str, Mapping[str, object]], ...]
+    non_file_actions: tuple[tuple[str, Mapping[str, object]], ...]
     adds: Iterable[pa.RecordBatch]
     tombstones: Iterable[pa.RecordBatch]
     add_column: AddColumn
@@ -57,7 +57,7 @@ class CheckpointState:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class LastCheckpoint:
+class WrittenCheckpoint:
     """What ``_last_checkpoint`` says about the checkpoint that was written. parts: of a multi-part one."""
 
     version: int
@@ -91,7 +91,7 @@ def write_checkpoint(
     kind: CheckpointKind,
     new_id: Callable[[], str],
     now_ms: int,
-) -> LastCheckpoint:
+) -> WrittenCheckpoint:
     """Write a checkpoint and, unless a newer one is on record there, ``_last_checkpoint``.
 
     ``new_id`` names the parts of a V2 checkpoint (UUIDs). The main file is written last, so a failure leaves nothing
@@ -102,7 +102,7 @@ def write_checkpoint(
         location, counts, sidecar_bytes = f"{prefix}.parquet", _Counts(), 0
         types = {name: SMALL_ACTIONS[name] for name in _V1_ACTIONS} | _file_types(state)
         with storage.create(location, durable=True) as sink, _writer(sink, types) as writer:
-            for group in (_small_groups(state.small_actions, counts), _file_groups(state, counts)):
+            for group in (_non_file_groups(state.non_file_actions, counts), _file_groups(state, counts)):
                 for name, values in group:
                     writer.write_batch(_row_batch(name, values, types))
     else:
@@ -111,7 +111,7 @@ def write_checkpoint(
         location = f"{prefix}.{new_id()}.{'json' if kind is CheckpointKind.V2_JSON else 'parquet'}"
         actions = [
             ("checkpointMetadata", {"version": state.version, "tags": {}}),
-            *state.small_actions,
+            *state.non_file_actions,
             *(("sidecar", sidecar.to_json(now_ms)) for sidecar in sidecars),
         ]
         try:
@@ -121,7 +121,7 @@ def write_checkpoint(
             if not _may_stand(storage, location):
                 _discard(storage, [f"{log_folder}/{SIDECAR_FOLDER}/{sidecar.name}" for sidecar in sidecars])
             raise
-    last = LastCheckpoint(
+    last = WrittenCheckpoint(
         version=state.version,
         size=counts.actions,
         size_in_bytes=storage.head(location).size + sidecar_bytes,
@@ -138,14 +138,14 @@ def write_checkpoint_part(
     *,
     small: Callable[[], tuple[tuple[str, Mapping[str, object]], ...]],
 ) -> None:
-    """Write one file of a multi-part checkpoint: the files of ``state``, then the small actions, asked for once the files
+    """Write one file of a multi-part checkpoint: the files of ``state``, then the non-file actions, asked for once the files
     have passed. Nothing is there when it fails. Raises StorageError."""
     types = {name: SMALL_ACTIONS[name] for name in _V1_ACTIONS} | _file_types(state)
     counts = _Counts()
     with storage.create(location, durable=True) as sink, _writer(sink, types) as writer:
         for name, values in _file_groups(state, counts):
             writer.write_batch(_row_batch(name, values, types))
-        for name, values in _small_groups(small(), counts):
+        for name, values in _non_file_groups(small(), counts):
             writer.write_batch(_row_batch(name, values, types))
 
 
@@ -197,7 +197,7 @@ def _write_manifest(
         return
     types = {**SMALL_ACTIONS, **file_types}
     with storage.create(location, durable=True) as sink, _writer(sink, types) as writer:
-        for name, values in _small_groups(tuple(actions), counts):
+        for name, values in _non_file_groups(tuple(actions), counts):
             writer.write_batch(_row_batch(name, values, types))
 
 
@@ -205,13 +205,13 @@ def _file_types(state: CheckpointState) -> dict[str, pa.DataType]:
     return {"add": state.add_column.type, "remove": REMOVE}
 
 
-def _small_groups(
+def _non_file_groups(
     actions: tuple[tuple[str, Mapping[str, object]], ...], counts: _Counts
 ) -> Iterator[tuple[str, pa.Array]]:
     for name in dict(actions):
         bodies = [body for other, body in actions if other == name]
         counts.actions += len(bodies)
-        yield name, small_action_values(name, bodies)
+        yield name, non_file_action_values(name, bodies)
 
 
 def _file_groups(state: CheckpointState, counts: _Counts) -> Iterator[tuple[str, pa.Array]]:
@@ -259,7 +259,7 @@ def _writer(sink: pa.NativeFile, types: Mapping[str, pa.DataType]) -> pq.Parquet
     )
 
 
-def point_to(storage: Storage, log_folder: str, last: LastCheckpoint) -> None:
+def point_to(storage: Storage, log_folder: str, last: WrittenCheckpoint) -> None:
     """Write ``_last_checkpoint`` unless a newer checkpoint is on record there."""
     known = hinted_version(storage, log_folder)
     if known is None or known <= last.version:

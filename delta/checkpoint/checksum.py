@@ -24,7 +24,7 @@ from deltaberg.storage.protocol import Storage
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class FileTotals:
+class ChecksumTotals:
     """Sums over the live files; sizes in bytes, deleted records by the deletion vectors."""
 
     num_files: int = 0
@@ -32,10 +32,10 @@ class FileTotals:
     num_deletion_vectors: int = 0
     num_deleted_records: int = 0
 
-    def plus(self, adds: pa.RecordBatch) -> FileTotals:
+    def plus(self, adds: pa.RecordBatch) -> ChecksumTotals:
         """With a batch of ADD_SCHEMA added."""
         vectors = adds.column("deletion_vector")
-        return FileTotals(
+        return ChecksumTotals(
             num_files=self.num_files + adds.num_rows,
             size_in_bytes=self.size_in_bytes + (pc.sum(adds.column("size")).as_py() or 0),
             num_deletion_vectors=self.num_deletion_vectors + len(vectors) - vectors.null_count,
@@ -68,13 +68,13 @@ class VersionChecksum:
                 if key in self.metadata and self.metadata[key] != ours[key]:
                     raise self._differs(f"metadata.{key}", self.metadata[key], ours[key])
 
-    def check_files(self, totals: FileTotals) -> None:
+    def check_files(self, totals: ChecksumTotals) -> None:
         """Raise CorruptLog naming version, file and field where the sums over all live files differ."""
         difference = self.difference(totals)
         if difference is not None:
             raise self._differs(*difference)
 
-    def difference(self, totals: FileTotals) -> tuple[str, int, int] | None:
+    def difference(self, totals: ChecksumTotals) -> tuple[str, int, int] | None:
         """The first field in which the sums over all live files differ, what it says and what was found."""
         for key, expected, found in (
             ("numFiles", self.num_files, totals.num_files),

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 
-from deltaberg.delta.commit.file_changes import Totals
+from deltaberg.delta.commit.file_changes import ChangeTotals
 from deltaberg.delta.log.actions import DomainMetadata, Metadata, Txn
 from deltaberg.delta.log.log_path import checksum_name
 from deltaberg.delta.protocol.protocol import Protocol
@@ -25,8 +25,8 @@ class CommittedState:
     version: int
     protocol: Protocol
     metadata: Metadata
-    added: Totals
-    removed: Totals
+    added: ChangeTotals
+    removed: ChangeTotals
     txns: tuple[Txn, ...]
     domain_metadata: tuple[DomainMetadata, ...]
     in_commit_timestamp_ms: int | None
@@ -38,7 +38,7 @@ def write_checksum(storage: Storage, log_folder: str, state: CommittedState, *, 
 
     first: the state has no version before it; None: where it is version 0.
     Nothing is raised: the commit stands without the file, which readers may not ask for. One that
-    names another transaction, which was taken back, makes room for it.
+    names another transaction, which was rolled back, makes room for it.
     """
     before: Mapping[str, object] = {}
     begins = state.version == 0 if first is None else first
@@ -65,7 +65,7 @@ def write_checksum(storage: Storage, log_folder: str, state: CommittedState, *, 
 
 
 def _is_strange(content: bytes, transaction_id: str) -> bool:
-    """Whether a checksum says that it is another commit's than the one that stands: that one was taken back."""
+    """Whether a checksum says that it is another commit's than the one that stands: that one was rolled back."""
     try:
         found = json.loads(content)
     except (ValueError, RecursionError):

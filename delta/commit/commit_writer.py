@@ -29,7 +29,7 @@ class CommitWriter:
         self._sink = io.BytesIO()
 
     def action(self, name: str, body: Mapping[str, object]) -> None:
-        """One small action, as the JSON object that stands under its name."""
+        """One non-file action, as the JSON object that stands under its name."""
         self._sink.write(action_line(name, body))
 
     def adds(self, batch: pa.RecordBatch) -> None:
@@ -50,7 +50,7 @@ class CommitWriter:
 
 
 def action_line(name: str, body: Mapping[str, object]) -> bytes:
-    """The line of a small action, from the JSON object that stands under its name."""
+    """The line of a non-file action, from the JSON object that stands under its name."""
     text = json.dumps({name: body}, separators=(",", ":"), ensure_ascii=False)
     return text.encode("utf-8", "surrogatepass") + b"\n"
 

@@ -31,12 +31,12 @@ import pyarrow.compute as pc
 
 from deltaberg.delta.checkpoint.checkpoint import checkpoint_state
 from deltaberg.delta.checkpoint.checkpoint_columns import as_type
-from deltaberg.delta.checkpoint.checkpoint_writer import LastCheckpoint, point_to, write_checkpoint_part
+from deltaberg.delta.checkpoint.checkpoint_writer import WrittenCheckpoint, point_to, write_checkpoint_part
 from deltaberg.delta.checkpoint.checksum_writer import CommittedState, write_checksum
 from deltaberg.delta.commit.commit_file import CommitContent, put_version
 from deltaberg.delta.commit.commit_info import commit_info
 from deltaberg.delta.commit.commit_writer import action_line
-from deltaberg.delta.commit.file_changes import Totals, conformed, require_counts_with_vectors
+from deltaberg.delta.commit.file_changes import ChangeTotals, conformed, require_counts_with_vectors
 from deltaberg.delta.errors import DeltaConflict, InvalidDeltaRequest
 from deltaberg.delta.log.actions import DomainMetadata, Metadata, Txn
 from deltaberg.delta.log.add_file import table_add_schema
@@ -67,7 +67,7 @@ class WrittenPart:
     """One part of the checkpoint. highest_row_id: -1 for none. paths: a fingerprint of every path, ascending."""
 
     number: int
-    totals: Totals
+    totals: ChangeTotals
     highest_row_id: int
     paths: Words = field(repr=False)
 
@@ -80,7 +80,7 @@ class PartsRecipe:
     protocol: Protocol
     metadata: Metadata
     parts: int
-    rules_checked: frozenset[str] = frozenset()
+    rules_guaranteed: frozenset[str] = frozenset()
 
     def location(self, number: int) -> str:
         """Where a part stands."""
@@ -96,7 +96,7 @@ class PartsRecipe:
     ) -> WrittenPart:
         """Write the part of some files: batches of ADD_SCHEMA as ``Transaction.add_files`` takes them.
 
-        small: the small actions that stand in this part, asked for once its files are known. Raises InvalidDeltaRequest
+        small: the non-file actions that stand in this part, asked for once its files are known. Raises InvalidDeltaRequest
         for files that the table cannot hold.
         """
         tally = _Tally(self)
@@ -129,7 +129,7 @@ class _Tally:
         self._stats = table_add_schema(recipe.metadata, ColumnMapping.of(recipe.protocol, recipe.metadata)).field(
             "stats"
         )
-        self._totals = Totals()
+        self._totals = ChangeTotals()
         self._highest = -1
         self._paths: list[Words] = []
 
@@ -141,7 +141,7 @@ class _Tally:
                 self._check(full)
                 if self._tracks_rows:
                     (full,) = row_tracking.assign([full], mark=-1, version=FIRST_VERSION)
-                self._totals += Totals.of(full)
+                self._totals += ChangeTotals.of(full)
                 # Batches may lack what no file of theirs has, and those of a row group must be of one type.
                 stats = as_type(full.column("stats"), self._stats.type, full.num_rows)
                 full = full.set_column(full.schema.get_field_index("stats"), self._stats, stats)
@@ -157,7 +157,9 @@ class _Tally:
     def _check(self, batch: pa.RecordBatch) -> None:
         vectors = batch.column("deletion_vector")
         shape = CommitShape(adds_rows=True, writes_vectors=vectors.null_count < len(vectors))
-        check_commit(self._recipe.protocol, self._recipe.metadata, shape, rules_checked=self._recipe.rules_checked)
+        check_commit(
+            self._recipe.protocol, self._recipe.metadata, shape, rules_guaranteed=self._recipe.rules_guaranteed
+        )
         if self._compat is not None:
             check_adds(self._compat, batch)
         ids = batch.column("base_row_id")
@@ -183,8 +185,8 @@ class TableInParts:
         *,
         metadata: Metadata,
         parts: int,
-        claim: str,
-        rules_checked: Iterable[str] = (),
+        creation_lock: str,
+        rules_guaranteed: Iterable[str] = (),
         protocol: Protocol | None = None,
         now_ms: Callable[[], int] = lambda: time.time_ns() // 1_000_000,
         new_id: Callable[[], uuid.UUID] = uuid.uuid4,
@@ -194,14 +196,14 @@ class TableInParts:
 
         Raises InvalidDeltaRequest and UnsupportedDeltaFeature for metadata that deltaberg cannot write.
         """
-        self._storage, self._now_ms, self._new_id, self._claim = storage, now_ms, new_id, claim
+        self._storage, self._now_ms, self._new_id, self._claim = storage, now_ms, new_id, creation_lock
         protocol = Protocol.from_json((protocol or protocol_of_new_table(metadata)).to_json())
         self.recipe = PartsRecipe(
             table_root=location.rstrip("/") or "/",
             protocol=protocol,
             metadata=metadata,
             parts=parts,
-            rules_checked=frozenset(rules_checked),
+            rules_guaranteed=frozenset(rules_guaranteed),
         )
         with error_context(table=self.recipe.table_root):
             require_writable(protocol)
@@ -221,11 +223,11 @@ class TableInParts:
         info = {"timestamp": self._now_ms(), "operation": "CLAIM", _CLAIM: self._claim, "txnId": str(self._new_id())}
         content = _lines([("commitInfo", info)])
         self._claimed = content.first_line
-        claim = CommitIntent(None)
+        creation_lock = CommitIntent(None)
         try:
-            outcome = put_version(self._storage, self._commit(0), content, claim)
+            outcome = put_version(self._storage, self._commit(0), content, creation_lock)
         except BaseException:
-            self._begun = claim.stands
+            self._begun = creation_lock.stands
             self.abandon()
             raise
         if outcome is PutOutcome.TAKEN:
@@ -258,7 +260,7 @@ class TableInParts:
                 f"Cannot commit: the parts of the checkpoint are {sorted(part.number for part in written)} "
                 f"(expected 2 to {recipe.parts})"
             )
-        self._require_claim()
+        self._require_creation_lock()
         timestamp = self._now_ms() if timestamp_ms is None else timestamp_ms
         transactions = tuple(txns)
         mark = max([reserved_row_ids, *(part.highest_row_id for part in written)])
@@ -293,7 +295,7 @@ class TableInParts:
         content = _lines([("commitInfo", info), *(("txn", txn.to_json()) for txn in transactions)])
         location = self._commit(FIRST_VERSION)
         with error_context(table=recipe.table_root):
-            # From here on the table may be somebody's already: nothing is taken back but what surely did not happen.
+            # From here on the table may be somebody's already: nothing is rolled back but what surely did not happen.
             self._begun = False
             try:
                 outcome = put_version(storage, location, content, self._intent)
@@ -304,7 +306,7 @@ class TableInParts:
                 raise DeltaConflict(f"Cannot commit version {FIRST_VERSION}: it exists already", path=location)
         actions = totals.files + 2 + len(transactions) + len(domains)
         self._finish(
-            LastCheckpoint(
+            WrittenCheckpoint(
                 version=FIRST_VERSION,
                 size=actions,
                 size_in_bytes=None,
@@ -320,7 +322,7 @@ class TableInParts:
                 protocol=recipe.protocol,
                 metadata=recipe.metadata,
                 added=totals,
-                removed=Totals(),
+                removed=ChangeTotals(),
                 txns=transactions,
                 domain_metadata=tuple(domains),
                 in_commit_timestamp_ms=None,
@@ -330,7 +332,7 @@ class TableInParts:
         )
         return own
 
-    def _finish(self, last: LastCheckpoint) -> None:
+    def _finish(self, last: WrittenCheckpoint) -> None:
         """The table stands; without these it only reads more slowly."""
         with suppress(StorageError, MemoryError):
             self._storage.delete(self._commit(0))
@@ -338,7 +340,7 @@ class TableInParts:
             point_to(self._storage, self._log, last)
 
     def abandon(self) -> bool:
-        """Take everything back, the part that made the table visible first; whether there was anything to take back.
+        """Take everything back, the part that made the table visible first; whether there was anything to roll back.
 
         Without effect after a commit, and where somebody else has taken the creation up. What cannot be deleted is left
         to ``recover``.
@@ -349,10 +351,10 @@ class TableInParts:
         with suppress(StorageError):
             if not self._is_claimed():
                 return False
-            _take_back(self._storage, self._log)
+            _roll_back(self._storage, self._log)
         return True
 
-    def _require_claim(self) -> None:
+    def _require_creation_lock(self) -> None:
         """Raise DeltaConflict where this creation was taken for dead: its files are another one's now."""
         if not self._is_claimed():
             self._begun = False
@@ -371,25 +373,25 @@ class TableInParts:
         return f"{self._log}/{commit_name(version)}"
 
 
-def recover(storage: Storage, location: str, *, claim: str) -> None:
+def recover(storage: Storage, location: str, *, creation_lock: str) -> None:
     """Clear away what a creation under this claim left behind when it died; a finished one is kept.
 
     Raises DeltaConflict where the log is claimed by another creation, which may still be at work.
     """
-    if not is_claimed(storage, location, claim=claim):
+    if not is_claimed(storage, location, creation_lock=creation_lock):
         return
     log = log_folder(location.rstrip("/") or "/")
     place = f"{log}/{commit_name(0)}"
     if storage.exists(f"{log}/{commit_name(FIRST_VERSION)}"):
         storage.delete(place)
     else:
-        _take_back(storage, log)
+        _roll_back(storage, log)
 
 
-def is_claimed(storage: Storage, location: str, *, claim: str) -> bool:
+def is_claimed(storage: Storage, location: str, *, creation_lock: str) -> bool:
     """Whether a creation under this claim is going on in a folder, or died there. Raises DeltaConflict for another's."""
-    found = claim_of(storage, location)
-    if found is not None and found != claim:
+    found = creation_lock_of(storage, location)
+    if found is not None and found != creation_lock:
         place = f"{log_folder(location.rstrip('/') or '/')}/{commit_name(0)}"
         raise DeltaConflict(
             f"Cannot create a table: {place} says that another conversion began one; if none is running any more, delete "
@@ -399,17 +401,17 @@ def is_claimed(storage: Storage, location: str, *, claim: str) -> bool:
     return found is not None
 
 
-def claim_of(storage: Storage, location: str) -> str | None:
+def creation_lock_of(storage: Storage, location: str) -> str | None:
     """Whose creation is going on in a folder, or died there; None where none is."""
     place = f"{log_folder(location.rstrip('/') or '/')}/{commit_name(0)}"
     try:
         if storage.head(place).size > _LARGEST_CLAIM:
             return None
         value = json.loads(storage.get(place).splitlines()[0])
-        claim = value["commitInfo"][_CLAIM]
+        creation_lock = value["commitInfo"][_CLAIM]
     except (NotFound, ValueError, RecursionError, KeyError, IndexError, TypeError):
         return None
-    return claim if isinstance(claim, str) else None
+    return creation_lock if isinstance(creation_lock, str) else None
 
 
 def partition_names(protocol: Protocol, metadata: Metadata) -> tuple[str, ...]:
@@ -418,7 +420,7 @@ def partition_names(protocol: Protocol, metadata: Metadata) -> tuple[str, ...]:
     return tuple(mapping.physical_name(metadata.schema.field(name)) for name in metadata.partition_columns)
 
 
-def _take_back(storage: Storage, log: str) -> None:
+def _roll_back(storage: Storage, log: str) -> None:
     """Delete the checkpoint of the first version, its first part first, and then the claim."""
     parts = []
     for info in storage.list(log):
@@ -440,7 +442,7 @@ def _numbered(batches: Iterable[pa.RecordBatch], recipe: PartsRecipe, mark: int)
                 yield done
 
 
-def _metrics(totals: Totals) -> dict[str, str]:
+def _metrics(totals: ChangeTotals) -> dict[str, str]:
     numbers = {"numFiles": totals.files, "numOutputBytes": totals.bytes, "numAddedFiles": totals.files}
     numbers |= {"numAddedBytes": totals.bytes, "numRemovedFiles": 0, "numDeletionVectorsAdded": totals.vectors}
     if totals.rows is not None:

@@ -34,7 +34,7 @@ _NO_KEYS = pa.array([], pa.string())
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Totals:
+class ChangeTotals:
     """Numbers of one side of a commit. ``rows`` and ``deleted_rows`` are None where a file states no count."""
 
     files: int = 0
@@ -43,9 +43,9 @@ class Totals:
     vectors: int = 0
     deleted_rows: int = 0
 
-    def __add__(self, other: Totals) -> Totals:
+    def __add__(self, other: ChangeTotals) -> ChangeTotals:
         known = self.rows is not None and other.rows is not None
-        return Totals(
+        return ChangeTotals(
             files=self.files + other.files,
             bytes=self.bytes + other.bytes,
             rows=(self.rows or 0) + (other.rows or 0) if known else None,
@@ -54,10 +54,10 @@ class Totals:
         )
 
     @staticmethod
-    def of(batch: pa.RecordBatch) -> Totals:
+    def of(batch: pa.RecordBatch) -> ChangeTotals:
         counts = pc.struct_field(batch.column("stats"), "num_records")
         vectors = batch.column("deletion_vector")
-        return Totals(
+        return ChangeTotals(
             files=batch.num_rows,
             bytes=pc.sum(batch.column("size")).as_py() or 0,
             rows=None if counts.null_count else pc.sum(counts).as_py() or 0,
@@ -72,7 +72,7 @@ class FileBatches:
     def __init__(self) -> None:
         self._batches = BatchSpool()
         self._paths = PathFingerprints()
-        self.totals = Totals()
+        self.totals = ChangeTotals()
         self.changes_data = False
         self.has_vectors = False
         self.has_row_ids = False
@@ -89,7 +89,7 @@ class FileBatches:
         """A batch as ``conformed`` gives it."""
         row_ids = batch.column("base_row_id")
         self._paths.add(path_keys(batch.column("path").drop_null()))
-        self.totals = self.totals + Totals.of(batch)
+        self.totals = self.totals + ChangeTotals.of(batch)
         self.changes_data = self.changes_data or bool(pc.any(batch.column("data_change"), min_count=0).as_py())
         self.has_vectors = self.has_vectors or batch.column("deletion_vector").null_count < batch.num_rows
         self.has_row_ids = self.has_row_ids or row_ids.null_count < batch.num_rows
@@ -180,11 +180,11 @@ class FileChanges:
             has_change_files=bool(self.change_files),
         )
 
-    def added(self) -> Totals:
+    def added(self) -> ChangeTotals:
         return self.adds.totals
 
-    def removed(self) -> Totals:
-        return sum((files.totals for files in self._removes.values()), Totals())
+    def removed(self) -> ChangeTotals:
+        return sum((files.totals for files in self._removes.values()), ChangeTotals())
 
     def metrics(self) -> dict[str, str]:
         """``operationMetrics`` in the reference implementation's names."""

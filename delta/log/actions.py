@@ -1,4 +1,4 @@
-"""The small actions of the log as values: metaData, txn, domainMetadata, commitInfo. PROTOCOL "Actions".
+"""The non-file actions of the log as values: metaData, txn, domainMetadata, commitInfo. PROTOCOL "Actions".
 
 ``add`` and ``remove`` are never objects: they are rows of ``deltaberg.delta.log.add_file`` and ``remove_file``.
 """

@@ -42,7 +42,7 @@ _VECTOR = pa.struct(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LoggedAction:
-    """A small action: its name, its JSON object, and where it stands."""
+    """A non-file action: its name, its JSON object, and where it stands."""
 
     name: str
     body: Mapping[str, object]
@@ -52,7 +52,7 @@ class LoggedAction:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ActionLines:
-    """A piece of one or several commits: small actions parsed, file actions still as lines.
+    """A piece of one or several commits: non-file actions parsed, file actions still as lines.
 
     ``lines`` are JSON texts that end in a newline; ``versions``, ``sources`` (positions in ``locations``) and
     ``numbers`` (from 1) belong to them one by one, in the order of the log.
@@ -66,7 +66,7 @@ class ActionLines:
     locations: tuple[str, ...]
 
     def part(self, start: int, stop: int) -> ActionLines:
-        """Some of the lines, without the small actions."""
+        """Some of the lines, without the non-file actions."""
         return ActionLines(
             small=(),
             lines=self.lines[start:stop],
@@ -131,8 +131,8 @@ def no_file_actions(partition_names: Sequence[str]) -> FileActions:
     return _parse(piece, partition_names)
 
 
-def small_action_of(name: str, body: object, *, version: int, location: str) -> LoggedAction:
-    """A small action whose body must be an object. Raises CorruptLog otherwise."""
+def non_file_action_of(name: str, body: object, *, version: int, location: str) -> LoggedAction:
+    """A non-file action whose body must be an object. Raises CorruptLog otherwise."""
     if not isinstance(body, Mapping):
         raise CorruptLog(
             f"Cannot read a {name} action: it is {body!r:.50} (expected an object)", version=version, path=location
@@ -211,7 +211,7 @@ def _split(pieces: Sequence[_Piece]) -> ActionLines:
     small: list[LoggedAction] = []
     for row in np.flatnonzero(~of_files):
         file = pieces[int(sources[row])].file
-        found = _small_actions(all_lines[int(row)].as_py(), _version_of(file), file.location, int(numbers[row]))
+        found = _non_file_actions(all_lines[int(row)].as_py(), _version_of(file), file.location, int(numbers[row]))
         of_files[row] = found is None
         small.extend(found or ())
     kept = np.flatnonzero(of_files)
@@ -248,8 +248,8 @@ def _version_of(file: LogFile) -> int:
     return file.version if file.end_version is None else file.end_version
 
 
-def _small_actions(line: bytes, version: int, location: str, number: int) -> tuple[LoggedAction, ...] | None:
-    """The small action of a line, none for a blank line or an unknown action; None when it is a file action."""
+def _non_file_actions(line: bytes, version: int, location: str, number: int) -> tuple[LoggedAction, ...] | None:
+    """The non-file action of a line, none for a blank line or an unknown action; None when it is a file action."""
     if not line.strip():
         return ()
 
@@ -269,7 +269,7 @@ def _small_actions(line: bytes, version: int, location: str, number: int) -> tup
         return ()
     if names[0] in FILE_ACTIONS:
         return None
-    return (small_action_of(names[0], value[names[0]], version=version, location=location),)
+    return (non_file_action_of(names[0], value[names[0]], version=version, location=location),)
 
 
 def _parse(piece: ActionLines, partition_names: Sequence[str]) -> FileActions:

@@ -25,8 +25,8 @@ from deltaberg.errors import error_context
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SmallState:
-    """The newest of each small action, as logged, and every live transaction and metadata domain."""
+class NonFileState:
+    """The newest of each non-file action, as logged, and every live transaction and metadata domain."""
 
     protocol: LoggedAction | None
     metadata: LoggedAction | None
@@ -51,7 +51,7 @@ class ReplayedFiles:
         """Only the keys: enough to say which files of a checkpoint are still live."""
         return replace(self, adds=self.adds.slice(0, 0), removes=self.removes.slice(0, 0))
 
-    def keep_unmentioned(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    def drop_superseded(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """The adds of a checkpoint that no later commit touches.
 
         Raises CorruptLog when a file is live in the checkpoint and, with another deletion vector, in a later commit.
@@ -72,7 +72,7 @@ class ReplayedFiles:
 
         return _gathered(map(kept, batches), BATCH_ROWS // 2)
 
-    def keep_unmentioned_tombstones(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    def drop_superseded_tombstones(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """The removes of a checkpoint whose logical file no later commit mentions."""
         _, logical_files = self._sets()
         kept = (rows.filter(pa.array(~logical_files.holds(file_keys(rows)[1]))) for rows in batches)
@@ -102,8 +102,8 @@ def _gathered(batches: Iterable[pa.RecordBatch], enough: int) -> Iterator[pa.Rec
         yield pa.concat_batches(waiting)
 
 
-def reconcile_small_actions(actions: Iterable[LoggedAction]) -> SmallState:
-    """Replay small actions in the order of the log.
+def reconcile_non_file_actions(actions: Iterable[LoggedAction]) -> NonFileState:
+    """Replay non-file actions in the order of the log.
 
     Raises CorruptLog naming version and file when one commit, or a checkpoint, has two that reconcile with each other.
     """
@@ -130,7 +130,7 @@ def reconcile_small_actions(actions: Iterable[LoggedAction]) -> SmallState:
                 of = f" of {key!r}" if key else ""
                 raise CorruptLog(f"Cannot read the log: it has two {action.name} actions{of} (expected one)")
             newest[action.name, key] = action
-    return SmallState(
+    return NonFileState(
         protocol=newest.get(("protocol", "")),
         metadata=newest.get(("metaData", "")),
         txns=txns,
@@ -138,7 +138,7 @@ def reconcile_small_actions(actions: Iterable[LoggedAction]) -> SmallState:
     )
 
 
-def table_state(state: SmallState, *, version: int) -> tuple[Protocol, Metadata]:
+def table_state(state: NonFileState, *, version: int) -> tuple[Protocol, Metadata]:
     """Protocol and metadata of a version. Raises CorruptLog when the log has none, and what their parsers raise."""
     for name, action in (("protocol", state.protocol), ("metaData", state.metadata)):
         if action is None:

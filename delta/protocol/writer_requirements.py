@@ -54,9 +54,9 @@ def require_writable(protocol: Protocol) -> None:
 
 
 def check_commit(
-    protocol: Protocol, metadata: Metadata, shape: CommitShape, *, rules_checked: frozenset[str] = frozenset()
+    protocol: Protocol, metadata: Metadata, shape: CommitShape, *, rules_guaranteed: frozenset[str] = frozenset()
 ) -> None:
-    """Check what the active features say about a commit; ``rules_checked``: those whose rows the caller vouches for.
+    """Check what the active features say about a commit; ``rules_guaranteed``: those whose rows the caller vouches for.
 
     Raises InvalidDeltaRequest for what no writer may do to this table, and UnsupportedDeltaFeature for what a writer
     may do only after looking at the rows.
@@ -84,7 +84,7 @@ def check_commit(
                 f"Cannot add rows: {name} (PROTOCOL, Void Type); drop the column or give it a type", feature="void"
             )
         for feature, what in _row_rules(protocol, metadata):
-            if feature in rules_checked:
+            if feature in rules_guaranteed:
                 continue
             raise UnsupportedDeltaFeature(
                 f"Cannot add rows: {what}, which deltaberg cannot check; write with an engine that can", feature=feature

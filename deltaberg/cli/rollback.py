@@ -1,4 +1,4 @@
-"""``deltaberg rollback``: take back what deltaberg wrote to a target."""
+"""``deltaberg rollback``: roll back what deltaberg wrote to a target."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def rollback(
     json: options.Json = False,
     verbose: options.Verbose = False,
 ) -> None:
-    """Take back what convert wrote to a target.
+    """Roll back what convert wrote to a target.
 
     Removes the target's metadata, the files that were written for it, and what unfinished conversions left; data files of
     the source and files that deltaberg did not write are never touched. Nobody may write to the target meanwhile.

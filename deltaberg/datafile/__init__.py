@@ -1,7 +1,7 @@
 """Reading data files exactly: the columns that a table declares out of those that a file has."""
 
 from deltaberg.datafile.errors import DataFileError
-from deltaberg.datafile.file_schema import FileField, MappedField, file_fields
+from deltaberg.datafile.file_schema import FileField, NamedField, file_fields
 from deltaberg.datafile.footer import FooterFacts, FooterLayout, Footers, footer_facts, read_footers
 from deltaberg.datafile.parquet.parquet import POSITION_COLUMN, ParquetSource
 from deltaberg.datafile.projection import Match, Projection, ReadField, project
@@ -13,8 +13,8 @@ __all__ = [
     "FooterFacts",
     "FooterLayout",
     "Footers",
-    "MappedField",
     "Match",
+    "NamedField",
     "ParquetSource",
     "Projection",
     "ReadField",

@@ -33,7 +33,7 @@ class FileField:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class MappedField:
+class NamedField:
     """Names that stand for a field id in files without ids (Iceberg, "Column Projection", name mapping).
 
     Children of a list are named ``element``, of a map ``key`` and ``value``, whatever the file calls them.
@@ -41,7 +41,7 @@ class MappedField:
 
     names: tuple[str, ...]
     field_id: int | None
-    children: tuple[MappedField, ...] = ()
+    children: tuple[NamedField, ...] = ()
 
 
 def is_list(data_type: pa.DataType) -> bool:
@@ -122,13 +122,13 @@ def has_field_ids(fields: Iterable[FileField]) -> bool:
     return any(field.field_id is not None for field in walk(fields))
 
 
-def with_name_mapping(fields: tuple[FileField, ...], mapping: tuple[MappedField, ...]) -> tuple[FileField, ...]:
+def with_name_mapping(fields: tuple[FileField, ...], mapping: tuple[NamedField, ...]) -> tuple[FileField, ...]:
     """The fields with the ids that a name mapping gives to those that have none."""
     by_name = {name: mapped for mapped in mapping for name in mapped.names}
     return tuple(_with_mapped(field, by_name.get(field.name)) for field in fields)
 
 
-def _with_mapped(field: FileField, mapped: MappedField | None) -> FileField:
+def _with_mapped(field: FileField, mapped: NamedField | None) -> FileField:
     if mapped is None:
         return field
     if is_list(field.type):

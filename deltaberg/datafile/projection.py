@@ -18,7 +18,7 @@ import pyarrow.types as pt
 from deltaberg.datafile.errors import DataFileError
 from deltaberg.datafile.file_schema import (
     FileField,
-    MappedField,
+    NamedField,
     file_fields,
     has_field_ids,
     is_list,
@@ -77,7 +77,7 @@ class Projection:
         fields: Sequence[ReadField],
         *,
         match: Match,
-        name_mapping: tuple[MappedField, ...] | None = None,
+        name_mapping: tuple[NamedField, ...] | None = None,
         pruned: bool = True,
     ) -> None:
         file = tuple(file)
@@ -124,7 +124,7 @@ def project(
     fields: Sequence[ReadField],
     *,
     match: Match,
-    name_mapping: tuple[MappedField, ...] | None = None,
+    name_mapping: tuple[NamedField, ...] | None = None,
 ) -> pa.RecordBatch:
     """One batch with all columns of a file, projected. ``file``: its columns; None takes the batch's own schema."""
     columns = file_fields(batch.schema) if file is None else file

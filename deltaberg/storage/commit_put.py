@@ -129,7 +129,7 @@ def _learnt(storage: Storage, location: str, content: PutContent, failure: BaseE
         return PutOutcome.COMMITTED if content.stands_at(storage, location) else PutOutcome.TAKEN
     except NotFound:
         if collided:
-            return PutOutcome.TAKEN  # and taken back since: ours would be there
+            return PutOutcome.TAKEN  # and rolled back since: ours would be there
         if isinstance(failure, PermissionDenied) or storage.resolve(location).startswith("/"):
             return PutOutcome.ABSENT
         # The request may still be on its way, so that the file is not there says nothing.

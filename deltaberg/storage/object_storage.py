@@ -132,10 +132,10 @@ class ObjectStorage:
         files.put_if_absent(place, data)
 
     def commit_begins(self, location: str) -> None:
-        """Nothing is ever taken back here."""
+        """Nothing is ever rolled back here."""
 
     def commit_ends(self, location: str, *, stands: bool) -> None:
-        """Nothing is ever taken back here."""
+        """Nothing is ever rolled back here."""
 
     def delete(self, location: str) -> None:
         files, place = self._at(location)

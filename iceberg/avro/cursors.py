@@ -29,7 +29,7 @@ _LENGTHS: Final = _U(0x0102030405060708)
 _ONE: Final = _U(1)
 
 
-class Lanes:
+class Cursors:
     """A buffer made of parts, and the words that start at each of its bytes."""
 
     def __init__(self, parts: Iterable[bytes]) -> None:

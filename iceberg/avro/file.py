@@ -13,7 +13,7 @@ from dataclasses import replace
 import pyarrow as pa
 
 from deltaberg.datafile.errors import DataFileError
-from deltaberg.datafile.file_schema import PARQUET_FIELD_ID, MappedField
+from deltaberg.datafile.file_schema import PARQUET_FIELD_ID, NamedField
 from deltaberg.errors import error_context
 from deltaberg.iceberg.avro.container import SYNC_SIZE, AvroHeader, read_header, read_long
 from deltaberg.iceberg.avro.reader import GROUP_BYTES, read_avro
@@ -42,7 +42,7 @@ _HEADER_GUESS = 1 << 16
 _LONGEST_HEADER = 1 << 26
 _BLOCK_PREFIX = 20
 _MAP_PART = ("values", "value-id", "value")
-_UNMAPPED = MappedField(names=(), field_id=None)
+_UNMAPPED = NamedField(names=(), field_id=None)
 
 
 class AvroFile:
@@ -58,7 +58,7 @@ class AvroFile:
         self.has_field_ids = any(True for _ in _ids(self._schema))
 
     def iter_batches(
-        self, fields: Sequence[NestedField], *, name_mapping: tuple[MappedField, ...] | None = None
+        self, fields: Sequence[NestedField], *, name_mapping: tuple[NamedField, ...] | None = None
     ) -> Iterator[pa.RecordBatch]:
         """Those of ``fields`` that the file has, with their ids as Arrow metadata, in the file's row order.
 
@@ -76,14 +76,14 @@ class AvroFile:
             except CorruptMetadata as error:
                 raise self._corrupt(error) from error
 
-    def held_field_ids(self, name_mapping: tuple[MappedField, ...] | None = None) -> frozenset[int]:
+    def held_field_ids(self, name_mapping: tuple[NamedField, ...] | None = None) -> frozenset[int]:
         """The ids of the fields of its records, at any depth."""
         return frozenset(_ids(self._mapped(name_mapping)[1]))
 
     def close(self) -> None:
         self._file.close()
 
-    def _mapped(self, name_mapping: tuple[MappedField, ...] | None) -> tuple[AvroHeader, AvroRecord]:
+    def _mapped(self, name_mapping: tuple[NamedField, ...] | None) -> tuple[AvroHeader, AvroRecord]:
         if name_mapping is None:
             return self._header, self._schema
         mapped = _with_ids(json.loads(self._header.metadata["avro.schema"]), name_mapping, {})
@@ -266,7 +266,7 @@ def _ids(avro: AvroType) -> Iterator[int]:
                 yield from _ids(branch)
 
 
-def _with_ids(value: object, mapping: tuple[MappedField, ...], named: dict[str, dict[str, object]]) -> object:
+def _with_ids(value: object, mapping: tuple[NamedField, ...], named: dict[str, dict[str, object]]) -> object:
     """An Avro schema (JSON) with mapped ids where it has none.
 
     Uses of a named type become copies of its definition: each place has ids of its own.
@@ -299,7 +299,7 @@ def _with_ids(value: object, mapping: tuple[MappedField, ...], named: dict[str, 
 
 
 def _field_with_ids(
-    field: dict[str, object], by_name: dict[str, MappedField], named: dict[str, dict[str, object]]
+    field: dict[str, object], by_name: dict[str, NamedField], named: dict[str, dict[str, object]]
 ) -> dict[str, object]:
     found = by_name.get(str(field.get("name")), _UNMAPPED)
     ids = {} if found.field_id is None else {"field-id": found.field_id}

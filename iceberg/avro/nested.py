@@ -10,7 +10,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from deltaberg.iceberg.avro.container import read_long
-from deltaberg.iceberg.avro.cursors import Lanes, Positions
+from deltaberg.iceberg.avro.cursors import Cursors, Positions
 from deltaberg.iceberg.avro.values import Reader
 from deltaberg.iceberg.errors import CorruptMetadata
 
@@ -31,20 +31,20 @@ class RecordReader:
     type: pa.StructType
     longs: int = 0
 
-    def read(self, lanes: Lanes, at: Positions) -> tuple[pa.Array, Positions]:
+    def read(self, cursors: Cursors, at: Positions) -> tuple[pa.Array, Positions]:
         found: dict[int, pa.Array] = {}
         for reader, slot in zip(self.fields, self.slots, strict=True):
             if slot is None:
-                at = reader.skip(lanes, at)
+                at = reader.skip(cursors, at)
             else:
-                found[slot], at = reader.read(lanes, at)
+                found[slot], at = reader.read(cursors, at)
         return struct_array(self.type, found, len(at)), at
 
-    def skip(self, lanes: Lanes, at: Positions) -> Positions:
+    def skip(self, cursors: Cursors, at: Positions) -> Positions:
         if self.longs == 2:
-            return lanes.skip_long_pairs(at, self.what)
+            return cursors.skip_long_pairs(at, self.what)
         for reader in self.fields:
-            at = reader.skip(lanes, at)
+            at = reader.skip(cursors, at)
         return at
 
     def walk(self, view: memoryview, at: int) -> int:
@@ -62,11 +62,11 @@ class IgnoringReader:
     type: pa.DataType
     longs: int = 0
 
-    def read(self, lanes: Lanes, at: Positions) -> tuple[pa.Array, Positions]:
-        return pa.nulls(len(at), self.type), self.inner.skip(lanes, at)
+    def read(self, cursors: Cursors, at: Positions) -> tuple[pa.Array, Positions]:
+        return pa.nulls(len(at), self.type), self.inner.skip(cursors, at)
 
-    def skip(self, lanes: Lanes, at: Positions) -> Positions:
-        return self.inner.skip(lanes, at)
+    def skip(self, cursors: Cursors, at: Positions) -> Positions:
+        return self.inner.skip(cursors, at)
 
     def walk(self, view: memoryview, at: int) -> int:
         return self.inner.walk(view, at)
@@ -82,23 +82,23 @@ class UnionReader:
     type: pa.DataType
     longs: int = 0
 
-    def read(self, lanes: Lanes, at: Positions) -> tuple[pa.Array, Positions]:
-        chosen, at = self._chosen(lanes, at)
+    def read(self, cursors: Cursors, at: Positions) -> tuple[pa.Array, Positions]:
+        chosen, at = self._chosen(cursors, at)
         present = chosen == self.value
         count = int(np.count_nonzero(present))
         if count == len(at):
-            return self.branches[self.value].read(lanes, at)
+            return self.branches[self.value].read(cursors, at)
         if count == 0:
             return pa.nulls(len(at), self.type), at
-        values, ends = self.branches[self.value].read(lanes, at[present])
+        values, ends = self.branches[self.value].read(cursors, at[present])
         at = at.copy()
         at[present] = ends
         index = np.cumsum(present) - 1
         return values.take(pa.array(index, mask=~present)), at
 
-    def skip(self, lanes: Lanes, at: Positions) -> Positions:
-        chosen, at = self._chosen(lanes, at)
-        return self._skip_chosen(lanes, chosen, at)
+    def skip(self, cursors: Cursors, at: Positions) -> Positions:
+        chosen, at = self._chosen(cursors, at)
+        return self._skip_chosen(cursors, chosen, at)
 
     def walk(self, view: memoryview, at: int) -> int:
         chosen, at = read_long(view, at, self.what)
@@ -106,10 +106,10 @@ class UnionReader:
             raise self._unknown_branch()
         return self.branches[chosen].walk(view, at)
 
-    def _chosen(self, lanes: Lanes, at: Positions) -> tuple[npt.NDArray[np.int64], Positions]:
-        first = lanes.small(at, self.what)
+    def _chosen(self, cursors: Cursors, at: Positions) -> tuple[npt.NDArray[np.int64], Positions]:
+        first = cursors.small(at, self.what)
         if len(first) and int(first.max()) >= 0x80:
-            chosen, at = lanes.longs(at, self.what)
+            chosen, at = cursors.longs(at, self.what)
         else:
             chosen, at = (first >> 1).astype(np.int64), at + 1
             if bool((first & 1).any()):
@@ -118,11 +118,11 @@ class UnionReader:
             raise self._unknown_branch()
         return chosen, at
 
-    def _skip_chosen(self, lanes: Lanes, chosen: npt.NDArray[np.int64], at: Positions) -> Positions:
+    def _skip_chosen(self, cursors: Cursors, chosen: npt.NDArray[np.int64], at: Positions) -> Positions:
         at = at.copy()
         for branch in np.unique(chosen):
             here = chosen == branch
-            at[here] = self.branches[branch].skip(lanes, at[here])
+            at[here] = self.branches[branch].skip(cursors, at[here])
         return at
 
     def _unknown_branch(self) -> CorruptMetadata:
@@ -145,11 +145,11 @@ class ItemsReader:
     type: pa.DataType
     longs: int = 0
 
-    def read(self, lanes: Lanes, at: Positions) -> tuple[pa.Array, Positions]:
-        starts, counts, end = self._find(lanes, at)
+    def read(self, cursors: Cursors, at: Positions) -> tuple[pa.Array, Positions]:
+        starts, counts, end = self._find(cursors, at)
         offsets = np.zeros(len(at) + 1, dtype=np.int64)
         np.cumsum(counts, out=offsets[1:])
-        items, _ = self.item.read(lanes, starts)
+        items, _ = self.item.read(cursors, starts)
         edges = pa.array(offsets.astype(np.int32))
         if pa.types.is_map(self.type):
             keys, values = items.flatten()
@@ -158,8 +158,8 @@ class ItemsReader:
             return pa.MapArray.from_arrays(edges, keys, values, type=self.type), end
         return pa.ListArray.from_arrays(edges, items, type=self.type), end
 
-    def skip(self, lanes: Lanes, at: Positions) -> Positions:
-        return self._find(lanes, at)[2]
+    def skip(self, cursors: Cursors, at: Positions) -> Positions:
+        return self._find(cursors, at)[2]
 
     def walk(self, view: memoryview, at: int) -> int:
         while True:
@@ -177,22 +177,22 @@ class ItemsReader:
             raise self._too_many()
         return count, at
 
-    def _find(self, lanes: Lanes, at: Positions) -> tuple[Positions, npt.NDArray[np.int64], Positions]:
+    def _find(self, cursors: Cursors, at: Positions) -> tuple[Positions, npt.NDArray[np.int64], Positions]:
         """The start of every item in order, the number of items of each lane, and the position after each lane."""
         at = at.copy()
         totals = np.zeros(len(at), dtype=np.int64)
         found: list[tuple[npt.NDArray[np.int64], Positions]] = []
         active = everyone = np.arange(len(at), dtype=np.int64)
         while len(active):
-            counts, at[active] = self._counts(lanes, at[active])
+            counts, at[active] = self._counts(cursors, at[active])
             more = counts > 0
             if not bool(more.all()):
                 active, counts = active[more], counts[more]
             totals[active] += counts
-            if int(totals.sum()) > lanes.size:
+            if int(totals.sum()) > cursors.size:
                 raise self._too_many()
             if len(active):
-                self._rounds(lanes, at, active, counts, found)
+                self._rounds(cursors, at, active, counts, found)
         if not found:
             return np.zeros(0, dtype=np.int64), totals, at
         if all(owners is everyone for owners, _ in found):
@@ -203,7 +203,7 @@ class ItemsReader:
 
     def _rounds(
         self,
-        lanes: Lanes,
+        cursors: Cursors,
         at: Positions,
         active: npt.NDArray[np.int64],
         counts: npt.NDArray[np.int64],
@@ -216,12 +216,12 @@ class ItemsReader:
             ends = at[active]
             for _ in range(most):
                 found.append((active, ends))
-                ends = self.item.skip(lanes, ends)
+                ends = self.item.skip(cursors, ends)
             at[active] = ends
             return
         while done < most and len(active) >= _ROUND_COST:
             found.append((active, at[active]))
-            at[active] = self.item.skip(lanes, at[active])
+            at[active] = self.item.skip(cursors, at[active])
             done += 1
             left = counts > done
             active, counts = active[left], counts[left]
@@ -230,17 +230,17 @@ class ItemsReader:
             here = int(at[lane])
             for i in range(count - done):
                 starts[i] = here
-                here = self.item.walk(lanes.view, here)
+                here = self.item.walk(cursors.view, here)
             at[lane] = here
             found.append((np.full(len(starts), lane, dtype=np.int64), starts))
 
-    def _counts(self, lanes: Lanes, at: Positions) -> tuple[npt.NDArray[np.int64], Positions]:
-        counts, at = lanes.longs(at, self.what)
+    def _counts(self, cursors: Cursors, at: Positions) -> tuple[npt.NDArray[np.int64], Positions]:
+        counts, at = cursors.longs(at, self.what)
         sized = counts < 0
         if bool(sized.any()):
-            at[sized] = lanes.skip_longs(at[sized], self.what)
+            at[sized] = cursors.skip_longs(at[sized], self.what)
             counts = np.abs(counts)
-        if len(counts) and (int(counts.max()) > lanes.size or int(counts.min()) < 0):
+        if len(counts) and (int(counts.max()) > cursors.size or int(counts.min()) < 0):
             raise self._too_many()
         return counts, at
 

@@ -21,7 +21,7 @@ import numpy as np
 import pyarrow as pa
 
 from deltaberg.iceberg.avro.container import AvroBlock, AvroHeader, read_blocks, read_header, read_long
-from deltaberg.iceberg.avro.cursors import Lanes, Positions
+from deltaberg.iceberg.avro.cursors import Cursors, Positions
 from deltaberg.iceberg.avro.nested import RecordReader, struct_array
 from deltaberg.iceberg.avro.resolution import resolve_record
 from deltaberg.iceberg.avro.schema import AvroRecord, parse_avro_schema, with_prefixed_fixed
@@ -43,7 +43,7 @@ _SHORT: Final = 8
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Landmark:
+class Anchor:
     """A required string field that helps to find entries; only speed depends on it.
 
     ``text``: what its values probably start with. ``next_id`` and ``next_values``: where the field after it has that
@@ -61,7 +61,7 @@ def read_avro(
     wanted: StructType,
     *,
     header: AvroHeader | None = None,
-    landmark: Landmark | None = None,
+    anchor: Anchor | None = None,
     limit: UnpackLimit | None = None,
     prefixed: bool | None = None,
 ) -> Iterator[pa.StructArray]:
@@ -75,25 +75,25 @@ def read_avro(
     readers = _record_readers(header.metadata["avro.schema"], wanted)
     if prefixed is not None:
         readers = readers[-1:] if prefixed else readers[:1]
-    ways = [_Way(each, wanted, landmark) for each in readers]
+    decoders = [_Decoder(each, wanted, anchor) for each in readers]
     groups = _groups(read_blocks(data, header, limit=limit))
     for blocks in groups if len(data) < _LARGE else _one_ahead(groups):
-        yield from _decode_one_way(_Group.of(blocks), ways)
+        yield from _decode_with(_Blocks.of(blocks), decoders)
 
 
-def _decode_one_way(group: _Group, ways: list[_Way]) -> Iterator[pa.StructArray]:
+def _decode_with(group: _Blocks, decoders: list[_Decoder]) -> Iterator[pa.StructArray]:
     """Decode a group in the first way that fits; that one comes first from now on."""
-    if len(ways) == 1:
-        yield from _decode(group, ways[0])
+    if len(decoders) == 1:
+        yield from _decode(group, decoders[0])
         return
     try:
-        yield from list(_decode(group, ways[0]))
+        yield from list(_decode(group, decoders[0]))
     except CorruptMetadata as error:
         try:
-            found = list(_decode(group, ways[1]))
+            found = list(_decode(group, decoders[1]))
         except CorruptMetadata:
             raise error from None
-        ways.reverse()
+        decoders.reverse()
         yield from found
 
 
@@ -114,18 +114,18 @@ def _record_readers(schema: bytes, wanted: StructType) -> tuple[RecordReader, ..
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Group:
+class _Blocks:
     """Some blocks one after the other: where each ends in ``lanes`` and how many entries it holds."""
 
-    lanes: Lanes
+    cursors: Cursors
     ends: Positions
     counts: Positions
     offset: int
 
     @classmethod
-    def of(cls, blocks: list[AvroBlock]) -> _Group:
+    def of(cls, blocks: list[AvroBlock]) -> _Blocks:
         return cls(
-            lanes=Lanes([block.data for block in blocks]),
+            cursors=Cursors([block.data for block in blocks]),
             ends=np.cumsum([len(block.data) for block in blocks], dtype=np.int64),
             counts=np.array([block.objects for block in blocks], dtype=np.int64),
             offset=blocks[0].offset,
@@ -182,39 +182,39 @@ class _Step:
     path: tuple[int, ...] | None
 
 
-class _Way:
+class _Decoder:
     """A way to read a file's records, and the route by their landmark where there is one."""
 
-    def __init__(self, reader: RecordReader, wanted: StructType, landmark: Landmark | None) -> None:
+    def __init__(self, reader: RecordReader, wanted: StructType, anchor: Anchor | None) -> None:
         self.reader = reader
-        self.route = None if landmark is None else _find_route(reader, wanted, landmark)
+        self.anchored = None if anchor is None else _anchored_steps(reader, wanted, anchor)
 
 
-class _Route:
+class _AnchoredSteps:
     """An entry's steps before the landmark and from it on, and the texts that landmarks were seen to start with."""
 
-    def __init__(self, steps: list[_Step], at: int, landmark: Landmark, ends: tuple[int, ...] | None) -> None:
+    def __init__(self, steps: list[_Step], at: int, anchor: Anchor, ends: tuple[int, ...] | None) -> None:
         self.head = tuple(steps[:at])
         self.tail = tuple(steps[at:])
-        self.landmark = landmark
+        self.anchor = anchor
         self.next_words = ends
         self.text: bytes | None = None
 
 
-def _find_route(reader: RecordReader, wanted: StructType, landmark: Landmark) -> _Route | None:
+def _anchored_steps(reader: RecordReader, wanted: StructType, anchor: Anchor) -> _AnchoredSteps | None:
     steps: list[_Step] = []
     ids: list[int | None] = []
-    _lay_out(reader, wanted, landmark.field_id, (), steps, ids)
-    if landmark.field_id not in ids:
+    _lay_out(reader, wanted, anchor.field_id, (), steps, ids)
+    if anchor.field_id not in ids:
         return None
-    at = ids.index(landmark.field_id)
+    at = ids.index(anchor.field_id)
     if not isinstance(steps[at].reader, BytesReader):
         return None
     words = None
-    if at + 1 < len(ids) and ids[at + 1] == landmark.next_id and isinstance(steps[at + 1].reader, BytesReader):
+    if at + 1 < len(ids) and ids[at + 1] == anchor.next_id and isinstance(steps[at + 1].reader, BytesReader):
         # The length byte (zigzag: doubled) and the first three letters, which are compared in lower case.
-        words = tuple(int.from_bytes(bytes([2 * len(v)]) + v[:3].lower(), "little") for v in landmark.next_values)
-    return _Route(steps, at, landmark, words)
+        words = tuple(int.from_bytes(bytes([2 * len(v)]) + v[:3].lower(), "little") for v in anchor.next_values)
+    return _AnchoredSteps(steps, at, anchor, words)
 
 
 def _lay_out(
@@ -238,14 +238,14 @@ def _lay_out(
         ids.append(None if nested is None else nested.field_id)
 
 
-def _decode(group: _Group, way: _Way) -> Iterator[pa.StructArray]:
-    reader, route = way.reader, way.route
+def _decode(group: _Blocks, decoder: _Decoder) -> Iterator[pa.StructArray]:
+    reader, anchored = decoder.reader, decoder.anchored
     total = int(group.counts.sum())
     if total == len(group.counts):
         yield _read_from(group, group.begins, group.ends, reader)
         return
-    if route is not None and total > _FEW:
-        guessed = _guess(group, total, reader, route)
+    if anchored is not None and total > _FEW:
+        guessed = _guess(group, total, reader, anchored)
         if guessed is not None:
             yield guessed
             return
@@ -255,18 +255,18 @@ def _decode(group: _Group, way: _Way) -> Iterator[pa.StructArray]:
         yield _read_from(group, starts[first : first + GROUP_ENTRIES][: len(ends)], ends, reader)
 
 
-def _read_from(group: _Group, starts: Positions, ends: Positions, reader: RecordReader) -> pa.StructArray:
-    records, found = reader.read(group.lanes, starts)
+def _read_from(group: _Blocks, starts: Positions, ends: Positions, reader: RecordReader) -> pa.StructArray:
+    records, found = reader.read(group.cursors, starts)
     if not np.array_equal(found, ends):
         raise group.misfit()
     return records
 
 
-def _walk(group: _Group, total: int, reader: RecordReader) -> Positions:
+def _walk(group: _Blocks, total: int, reader: RecordReader) -> Positions:
     """The start of every entry and the end of the last, found by stepping over one after the other."""
     starts = np.empty(total + 1, dtype=np.int64)
     at = i = 0
-    view = group.lanes.view
+    view = group.cursors.view
     for count, end in zip(group.counts.tolist(), group.ends.tolist(), strict=True):
         for _ in range(count):
             starts[i] = at
@@ -278,39 +278,39 @@ def _walk(group: _Group, total: int, reader: RecordReader) -> Positions:
     return starts
 
 
-def _guess(group: _Group, total: int, reader: RecordReader, route: _Route) -> pa.StructArray | None:
+def _guess(group: _Blocks, total: int, reader: RecordReader, anchored: _AnchoredSteps) -> pa.StructArray | None:
     """All entries of the group at once, or None when landmarks do not account for every one of them."""
     try:
-        texts = (route.text,) if route.text is not None else tuple(_texts(group, route))
+        texts = (anchored.text,) if anchored.text is not None else tuple(_texts(group, anchored))
         for text in texts:
-            marks = _marks(group.lanes, text, route.next_words)
-            records = _read_between(group, marks, reader, route) if len(marks) == total else None
+            marks = _marks(group.cursors, text, anchored.next_words)
+            records = _read_between(group, marks, reader, anchored) if len(marks) == total else None
             if records is not None:
-                route.text = text
+                anchored.text = text
                 return records
     except CorruptMetadata:
         # Perhaps only a candidate that is none: walking tells, and names the place of the damage if there is one.
         return None
-    route.text = None
+    anchored.text = None
     return None
 
 
-def _texts(group: _Group, route: _Route) -> Iterator[bytes]:
+def _texts(group: _Blocks, anchored: _AnchoredSteps) -> Iterator[bytes]:
     """What landmarks may start with, best first: judged by some entries at the start of blocks."""
-    view = group.lanes.view
+    view = group.cursors.view
     begins = group.begins
     seen = []
     for begin in begins[np.linspace(0, len(begins) - 1, num=min(len(begins), _SAMPLE)).astype(np.int64)].tolist():
         at = begin
         for _ in range(1 if len(begins) >= _SAMPLE else int(group.counts.min(initial=_SAMPLE))):
-            for step in route.head:
+            for step in anchored.head:
                 at = step.reader.walk(view, at)
             size, start = read_long(view, at, "landmark")
             seen.append(bytes(view[start : start + size]))
-            for step in route.tail:
+            for step in anchored.tail:
                 at = step.reader.walk(view, at)
     shared = _common_prefix(min(seen), max(seen))
-    text = route.landmark.text
+    text = anchored.anchor.text
     if text and shared.startswith(text):
         yield text
     folder = shared[: shared.rfind(b"/") + 1]
@@ -324,47 +324,49 @@ def _common_prefix(first: bytes, last: bytes) -> bytes:
     return first[: min(len(first), len(last)) if size is None else size]
 
 
-def _marks(lanes: Lanes, text: bytes, next_words: tuple[int, ...] | None) -> Positions:
+def _marks(cursors: Cursors, text: bytes, next_words: tuple[int, ...] | None) -> Positions:
     """Where a landmark's length prefix stands, for every place where its text may stand."""
-    found = np.array([match.start() for match in re.finditer(re.escape(text), lanes.view)], dtype=np.int64)
+    found = np.array([match.start() for match in re.finditer(re.escape(text), cursors.view)], dtype=np.int64)
     found = found[found > 0]
-    content = lanes.bytes
+    content = cursors.bytes
     # The bytes of a varint but the last have their top bit set, and the field before ends with a byte that has not.
     second = (found > 1) & (content[found - 2] >= 0x80)
     third = second & (found > 2) & (content[found - 3] >= 0x80)
     marks: Positions = found - 1 - second - third
-    sizes, starts = lanes.longs(marks, "landmark")
-    fits = (starts == found) & (sizes >= len(text)) & (sizes <= lanes.size - starts)
+    sizes, starts = cursors.longs(marks, "landmark")
+    fits = (starts == found) & (sizes >= len(text)) & (sizes <= cursors.size - starts)
     marks = marks[fits]
     ends = (starts + sizes)[fits]
     if next_words is None:
         return marks
-    after = (lanes.words[ends] | np.uint64(0x20202000)) & np.uint64(0xFFFFFFFF)
+    after = (cursors.words[ends] | np.uint64(0x20202000)) & np.uint64(0xFFFFFFFF)
     real = np.isin(after, np.array(next_words, dtype=np.uint64))
     return np.extract(real, marks)
 
 
-def _read_between(group: _Group, marks: Positions, reader: RecordReader, route: _Route) -> pa.StructArray | None:
+def _read_between(
+    group: _Blocks, marks: Positions, reader: RecordReader, anchored: _AnchoredSteps
+) -> pa.StructArray | None:
     """The entries around given landmarks, or None when they do not join without gap."""
     found: dict[tuple[int, ...], pa.Array] = {}
-    stops = _read_steps(route.tail, group.lanes, marks, found)
+    stops = _read_steps(anchored.tail, group.cursors, marks, found)
     last = np.cumsum(group.counts) - 1
     if not np.array_equal(stops[last], group.ends):
         return None
     starts = np.concatenate((np.zeros(1, dtype=np.int64), stops[:-1]))
-    if not np.array_equal(_read_steps(route.head, group.lanes, starts, found), marks):
+    if not np.array_equal(_read_steps(anchored.head, group.cursors, starts, found), marks):
         return None
     return _assemble(reader.type, found, (), len(marks))
 
 
 def _read_steps(
-    steps: tuple[_Step, ...], lanes: Lanes, at: Positions, found: dict[tuple[int, ...], pa.Array]
+    steps: tuple[_Step, ...], cursors: Cursors, at: Positions, found: dict[tuple[int, ...], pa.Array]
 ) -> Positions:
     for step in steps:
         if step.path is None:
-            at = step.reader.skip(lanes, at)
+            at = step.reader.skip(cursors, at)
         else:
-            found[step.path], at = step.reader.read(lanes, at)
+            found[step.path], at = step.reader.read(cursors, at)
     return at
 
 

@@ -16,7 +16,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from deltaberg.iceberg.avro.container import read_long
-from deltaberg.iceberg.avro.cursors import Lanes, Positions
+from deltaberg.iceberg.avro.cursors import Cursors, Positions
 from deltaberg.iceberg.errors import CorruptMetadata
 
 FromLongs: TypeAlias = Callable[[npt.NDArray[np.int64]], pa.Array]
@@ -34,9 +34,9 @@ class Reader(Protocol):
         """How many varints a value consists of; 0 when it is not made of a fixed number of them alone."""
         ...
 
-    def read(self, lanes: Lanes, at: Positions) -> tuple[pa.Array, Positions]: ...
+    def read(self, cursors: Cursors, at: Positions) -> tuple[pa.Array, Positions]: ...
 
-    def skip(self, lanes: Lanes, at: Positions) -> Positions: ...
+    def skip(self, cursors: Cursors, at: Positions) -> Positions: ...
 
     def walk(self, view: memoryview, at: int) -> int: ...
 
@@ -49,10 +49,10 @@ class NullReader:
     type: pa.DataType
     longs: int = 0
 
-    def read(self, lanes: Lanes, at: Positions) -> tuple[pa.Array, Positions]:
+    def read(self, cursors: Cursors, at: Positions) -> tuple[pa.Array, Positions]:
         return pa.nulls(len(at), self.type), at
 
-    def skip(self, lanes: Lanes, at: Positions) -> Positions:
+    def skip(self, cursors: Cursors, at: Positions) -> Positions:
         return at
 
     def walk(self, view: memoryview, at: int) -> int:
@@ -66,14 +66,14 @@ class BooleanReader:
     what: str
     longs: int = 0
 
-    def read(self, lanes: Lanes, at: Positions) -> tuple[pa.Array, Positions]:
-        values = lanes.small(at, self.what)
+    def read(self, cursors: Cursors, at: Positions) -> tuple[pa.Array, Positions]:
+        values = cursors.small(at, self.what)
         if len(values) and int(values.max()) > 1:
             raise CorruptMetadata(f"Cannot read Avro field {self.what}: a boolean is neither 0 nor 1", field=self.what)
         return pa.array(values.astype(np.bool_)), at + 1
 
-    def skip(self, lanes: Lanes, at: Positions) -> Positions:
-        lanes.check(at + 1, self.what)
+    def skip(self, cursors: Cursors, at: Positions) -> Positions:
+        cursors.check(at + 1, self.what)
         return at + 1
 
     def walk(self, view: memoryview, at: int) -> int:
@@ -88,12 +88,12 @@ class LongReader:
     convert: FromLongs
     longs: int = 1
 
-    def read(self, lanes: Lanes, at: Positions) -> tuple[pa.Array, Positions]:
-        values, at = lanes.longs(at, self.what)
+    def read(self, cursors: Cursors, at: Positions) -> tuple[pa.Array, Positions]:
+        values, at = cursors.longs(at, self.what)
         return _converted(self.convert, values, self.what), at
 
-    def skip(self, lanes: Lanes, at: Positions) -> Positions:
-        return lanes.skip_longs(at, self.what)
+    def skip(self, cursors: Cursors, at: Positions) -> Positions:
+        return cursors.skip_longs(at, self.what)
 
     def walk(self, view: memoryview, at: int) -> int:
         return read_long(view, at, self.what)[1]
@@ -108,18 +108,18 @@ class FixedReader:
     convert: FromBinary
     longs: int = 0
 
-    def read(self, lanes: Lanes, at: Positions) -> tuple[pa.Array, Positions]:
-        end = self.skip(lanes, at)
+    def read(self, cursors: Cursors, at: Positions) -> tuple[pa.Array, Positions]:
+        end = self.skip(cursors, at)
         if self.size == 0:
             cells = np.zeros(0, dtype=np.uint8)
         else:
-            cells = lanes.bytes[at[:, None] + np.arange(self.size)].ravel()
+            cells = cursors.bytes[at[:, None] + np.arange(self.size)].ravel()
         values = pa.Array.from_buffers(pa.binary(self.size), len(at), [None, pa.py_buffer(cells)])
         return _converted(self.convert, values, self.what), end
 
-    def skip(self, lanes: Lanes, at: Positions) -> Positions:
+    def skip(self, cursors: Cursors, at: Positions) -> Positions:
         end = at + self.size
-        lanes.check(end, self.what)
+        cursors.check(end, self.what)
         return end
 
     def walk(self, view: memoryview, at: int) -> int:
@@ -134,20 +134,20 @@ class BytesReader:
     convert: FromBinary
     longs: int = 0
 
-    def read(self, lanes: Lanes, at: Positions) -> tuple[pa.Array, Positions]:
-        sizes, start = lanes.lengths(at, self.what)
+    def read(self, cursors: Cursors, at: Positions) -> tuple[pa.Array, Positions]:
+        sizes, start = cursors.lengths(at, self.what)
         end = start + sizes
         if len(at) == 0:
             return _converted(self.convert, pa.array([], pa.binary()), self.what), end
         # Values and the gaps between them tile the buffer, so they are one array over it; the values are its even items.
         edges = np.empty(2 * len(at), dtype=np.int32)
         edges[0::2], edges[1::2] = start, end
-        tiles = pa.Array.from_buffers(pa.binary(), 2 * len(at) - 1, [None, pa.py_buffer(edges), lanes.buffer])
+        tiles = pa.Array.from_buffers(pa.binary(), 2 * len(at) - 1, [None, pa.py_buffer(edges), cursors.buffer])
         values = tiles.take(pa.array(np.arange(0, 2 * len(at), 2, dtype=np.int32)))
         return _converted(self.convert, values, self.what), end
 
-    def skip(self, lanes: Lanes, at: Positions) -> Positions:
-        sizes, start = lanes.lengths(at, self.what)
+    def skip(self, cursors: Cursors, at: Positions) -> Positions:
+        sizes, start = cursors.lengths(at, self.what)
         return start + sizes
 
     def walk(self, view: memoryview, at: int) -> int:

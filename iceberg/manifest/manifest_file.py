@@ -9,7 +9,7 @@ from typing import Final
 import pyarrow as pa
 
 from deltaberg.iceberg.avro.container import MAGIC, read_header
-from deltaberg.iceberg.avro.reader import Landmark, read_avro
+from deltaberg.iceberg.avro.reader import Anchor, read_avro
 from deltaberg.iceberg.avro.resolution import written_type
 from deltaberg.iceberg.avro.schema import AvroRecord, AvroType, AvroUnion, parse_avro_schema, with_prefixed_fixed
 from deltaberg.iceberg.errors import CorruptMetadata, UnsupportedIcebergFeature
@@ -187,7 +187,7 @@ def _open_avro(data: bytes, spec: PartitionSpec, metadata: TableMetadata, with_m
     partition = partition_type(spec, metadata, written)
     has_content_stats = with_metrics and _by_id(data_file, CONTENT_STATS) is not None
     stats = content_stats_type(metadata.schema) if has_content_stats else None
-    landmark = Landmark(
+    anchor = Anchor(
         field_id=FILE_PATH,
         text=f"{metadata.location.rstrip('/')}/".encode(),
         next_id=FILE_FORMAT,
@@ -203,11 +203,11 @@ def _open_avro(data: bytes, spec: PartitionSpec, metadata: TableMetadata, with_m
         field_ids=frozenset(each.field_id for each in schema.fields if each.field_id is not None),
         partition=partition,
         has_content_stats=has_content_stats,
-        entries=read_avro(data, wanted, header=header, landmark=landmark, prefixed=False),
+        entries=read_avro(data, wanted, header=header, anchor=anchor, prefixed=False),
         entries_prefixed=(
             None
             if with_prefixed_fixed(schema) == schema
-            else read_avro(data, wanted, header=header, landmark=landmark, prefixed=True)
+            else read_avro(data, wanted, header=header, anchor=anchor, prefixed=True)
         ),
     )
 

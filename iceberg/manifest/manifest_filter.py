@@ -19,7 +19,7 @@ from deltaberg.storage import Storage
 
 
 @dataclass(slots=True)
-class Doomed:
+class FilesToDelete:
     """The files to take out, as keys of ``file_entries.file_keys``; ``everything`` takes out all.
 
     ``takes_vectors_along``: the deletion vectors of data files that are taken out go too (version 3 has them).
@@ -106,10 +106,15 @@ class FilteredManifest:
 
 
 def filter_manifest(
-    manifest: ManifestFile, doomed: Doomed, *, folder: ManifestFolder, storage: Storage, metadata: TableMetadata
+    manifest: ManifestFile,
+    to_delete: FilesToDelete,
+    *,
+    folder: ManifestFolder,
+    storage: Storage,
+    metadata: TableMetadata,
 ) -> FilteredManifest | None:
     """Rewrite a manifest without the doomed files, which stay in it as deleted entries; None when it has none of them."""
-    if not any(True for _ in _gone(storage, manifest, metadata, doomed)):
+    if not any(True for _ in _gone(storage, manifest, metadata, to_delete)):
         return None
     found: list[pa.Array] = []
     removed = SnapshotTally()
@@ -117,7 +122,7 @@ def filter_manifest(
     def entries() -> Iterator[pa.RecordBatch]:
         for batch in read_manifest(storage, manifest, metadata):
             live = batch.filter(pc.not_equal(batch.column("status"), DELETED))
-            gone = doomed.gone(live, manifest.content)
+            gone = to_delete.gone(live, manifest.content)
             dead = live.filter(gone)
             found.append(file_keys(dead))
             removed.remove(dead)
@@ -142,11 +147,11 @@ def as_deleted(batch: pa.RecordBatch, snapshot_id: int) -> pa.RecordBatch:
 
 
 def _gone(
-    storage: Storage, manifest: ManifestFile, metadata: TableMetadata, doomed: Doomed
+    storage: Storage, manifest: ManifestFile, metadata: TableMetadata, to_delete: FilesToDelete
 ) -> Iterator[pa.RecordBatch]:
     """The doomed files that a manifest lists."""
     for batch in read_manifest(storage, manifest, metadata):
         live = batch.filter(pc.not_equal(batch.column("status"), DELETED))
-        dead = live.filter(doomed.gone(live, manifest.content))
+        dead = live.filter(to_delete.gone(live, manifest.content))
         if dead.num_rows:
             yield dead

@@ -12,7 +12,7 @@ from deltaberg.iceberg.manifest.file_entries import row_id_end, unassigned_rows
 from deltaberg.iceberg.manifest.manifest_list import ManifestContent, ManifestFile
 from deltaberg.iceberg.manifest.manifest_writer import ManifestWriter
 from deltaberg.iceberg.partition.partition_spec import PartitionSpec
-from deltaberg.iceberg.pending_files import WrittenFiles
+from deltaberg.iceberg.pending_files import PendingFiles
 from deltaberg.iceberg.schema.schema import Schema
 
 # Entries that go to a manifest between two looks at its size.
@@ -33,7 +33,7 @@ class NewManifest:
 class ManifestFolder:
     """Where and how a commit writes its manifests; ``numbers`` counts them."""
 
-    files: WrittenFiles
+    files: PendingFiles
     folder: str
     commit_uuid: str
     format_version: int

@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 
 from deltaberg.datafile.errors import DataFileError
-from deltaberg.datafile.file_schema import FileField, MappedField, file_fields, has_field_ids, walk, with_name_mapping
+from deltaberg.datafile.file_schema import FileField, NamedField, file_fields, has_field_ids, walk, with_name_mapping
 from deltaberg.datafile.parquet.parquet import POSITION_COLUMN, ParquetSource
 from deltaberg.datafile.projection import Projection, ReadField
 from deltaberg.errors import error_context
@@ -99,7 +99,7 @@ class ContentFile:
                 batches = _from_avro(self._source, fields, wanted, mapping)
             yield from _with_positions(batches, batch_rows)
 
-    def _usable_mapping(self, constants: Constants) -> tuple[MappedField, ...] | None:
+    def _usable_mapping(self, constants: Constants) -> tuple[NamedField, ...] | None:
         """The name mapping, for a file that has no field ids of its own."""
         if isinstance(self._source, AvroFile):
             has_ids = self._source.has_field_ids
@@ -129,7 +129,7 @@ def _columns(source: ParquetSource | OrcFile) -> tuple[FileField, ...]:
 
 
 def _from_orc(
-    source: OrcFile, wanted: tuple[ReadField, ...], mapping: tuple[MappedField, ...] | None
+    source: OrcFile, wanted: tuple[ReadField, ...], mapping: tuple[NamedField, ...] | None
 ) -> Iterator[pa.RecordBatch]:
     columns = file_fields(source.schema)
     needed = Projection(columns, wanted, match="id", name_mapping=mapping).leaves
@@ -148,7 +148,7 @@ def _from_avro(
     source: AvroFile,
     fields: Sequence[NestedField],
     wanted: tuple[ReadField, ...],
-    mapping: tuple[MappedField, ...] | None,
+    mapping: tuple[NamedField, ...] | None,
 ) -> Iterator[pa.RecordBatch]:
     if wanted and not source.held_field_ids(mapping):
         raise DataFileError(

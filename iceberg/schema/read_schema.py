@@ -70,14 +70,14 @@ def identity_constants(spec: PartitionSpec, partition: pa.StructScalar) -> dict[
     }
 
 
-def mapped_fields(mapping: NameMapping | None, constants: Constants) -> tuple[file_schema.MappedField, ...] | None:
+def mapped_fields(mapping: NameMapping | None, constants: Constants) -> tuple[file_schema.NamedField, ...] | None:
     """A name mapping as data files use it; partition values come before names, so their fields are left out."""
     return None if mapping is None else tuple(_mapped(field, constants) for field in mapping.fields)
 
 
-def _mapped(field: MappedField, constants: Constants) -> file_schema.MappedField:
+def _mapped(field: MappedField, constants: Constants) -> file_schema.NamedField:
     known = field.field_id if field.field_id not in constants else None
-    return file_schema.MappedField(
+    return file_schema.NamedField(
         names=field.names,
         field_id=known,
         children=tuple(_mapped(child, constants) for child in field.fields),

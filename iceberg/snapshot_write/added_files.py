@@ -21,7 +21,7 @@ from deltaberg.iceberg.manifest.metrics_config import MetricsConfig
 from deltaberg.iceberg.manifest.rolling_manifests import ManifestFolder, NewManifest, RollingManifests
 from deltaberg.iceberg.metadata.table_metadata import TableMetadata
 from deltaberg.iceberg.partition.partition_spec import PartitionSpec
-from deltaberg.iceberg.pending_files import WrittenFiles
+from deltaberg.iceberg.pending_files import PendingFiles
 from deltaberg.iceberg.schema.types import arrow_type
 from deltaberg.iceberg.snapshot_write.snapshot_summary import SnapshotTally
 from deltaberg.storage import Storage
@@ -133,7 +133,7 @@ class ManifestRecipe:
         """Begin manifests whose file names begin with ``name``, which nobody else may use."""
         spec = self.metadata.spec if spec_id is None else self.metadata.spec_by_id(spec_id)
         folder = ManifestFolder(
-            files=WrittenFiles(storage),
+            files=PendingFiles(storage),
             folder=self.folder,
             commit_uuid=name,
             format_version=self.metadata.format_version,

@@ -16,7 +16,7 @@ import pyarrow.compute as pc
 from deltaberg.iceberg.errors import IcebergConflict, InvalidIcebergRequest
 from deltaberg.iceberg.manifest.data_file import DELETED, EXISTING
 from deltaberg.iceberg.manifest.file_entries import as_status, identified, with_schemes
-from deltaberg.iceberg.manifest.manifest_filter import Doomed, FilteredManifest, as_deleted, filter_manifest
+from deltaberg.iceberg.manifest.manifest_filter import FilesToDelete, FilteredManifest, as_deleted, filter_manifest
 from deltaberg.iceberg.manifest.manifest_list import ManifestContent, ManifestFile
 from deltaberg.iceberg.manifest.manifest_merging import by_spec, merge_bins, merge_manifests
 from deltaberg.iceberg.manifest.metrics_config import MetricsConfig
@@ -30,7 +30,7 @@ from deltaberg.iceberg.metadata.table_properties import (
     int_property,
 )
 from deltaberg.iceberg.partition.partition_spec import PartitionSpec
-from deltaberg.iceberg.pending_files import WrittenFiles
+from deltaberg.iceberg.pending_files import PendingFiles
 from deltaberg.iceberg.snapshot_write.added_files import (
     AddedFiles,
     AddedManifests,
@@ -39,7 +39,7 @@ from deltaberg.iceberg.snapshot_write.added_files import (
     conformed_entries,
 )
 from deltaberg.iceberg.snapshot_write.snapshot_manifests import SnapshotManifests
-from deltaberg.iceberg.snapshot_write.snapshot_summary import FileTally, SnapshotTally, Totals
+from deltaberg.iceberg.snapshot_write.snapshot_summary import FileCounts, SnapshotTally, SnapshotTotals
 
 _Key: TypeAlias = tuple[str, int, int | None]
 
@@ -72,7 +72,7 @@ class SnapshotBuilder:
     """
 
     def __init__(
-        self, request: SnapshotRequest, *, metadata: TableMetadata, folder: ManifestFolder, files: WrittenFiles
+        self, request: SnapshotRequest, *, metadata: TableMetadata, folder: ManifestFolder, files: PendingFiles
     ) -> None:
         self.request = request
         self._staged = metadata
@@ -81,7 +81,7 @@ class SnapshotBuilder:
         self._tally = SnapshotTally()
         self._new: list[NewManifest] = []
         self._kept: list[ManifestFile] | None = None
-        self._doomed = Doomed(takes_vectors_along=metadata.format_version >= 3)
+        self._to_delete = FilesToDelete(takes_vectors_along=metadata.format_version >= 3)
         self._filtered: dict[_Key, FilteredManifest | None] = {}
         self._merged: dict[tuple[_Key, ...], tuple[NewManifest, ...]] = {}
         self._attempts = count()
@@ -102,7 +102,7 @@ class SnapshotBuilder:
     @property
     def is_pure_append(self) -> bool:
         """True when the snapshot only adds data files, which applies on top of anything."""
-        return not (self.is_explicit or self._doomed or self.adds_deletes)
+        return not (self.is_explicit or self._to_delete or self.adds_deletes)
 
     def add_files(
         self,
@@ -177,12 +177,12 @@ class SnapshotBuilder:
                     self._write_as(DELETED, batch.filter(pc.equal(batch.column("spec_id"), spec_id)), spec_id)
             return self
         for batch in _each(batches):
-            self._doomed.add(with_schemes(identified(batch), self._staged.format_version))
+            self._to_delete.add(with_schemes(identified(batch), self._staged.format_version))
         return self
 
     def delete_everything(self) -> SnapshotBuilder:
         """Take all files of the parent out."""
-        self._doomed.everything = True
+        self._to_delete.everything = True
         return self
 
     def _write_as(
@@ -218,7 +218,7 @@ class SnapshotBuilder:
     def _check_operation(self) -> None:
         if self.request.operation is not Operation.APPEND:
             return
-        if self.adds_deletes or self._doomed or self._tally.removed != FileTally():
+        if self.adds_deletes or self._to_delete or self._tally.removed != FileCounts():
             raise InvalidIcebergRequest(
                 "Cannot commit an append: it adds delete files or removes files (use overwrite or delete)"
             )
@@ -338,13 +338,13 @@ class SnapshotBuilder:
         """What remains of the parent's manifests, and how many of them were rewritten."""
         if self._kept is not None:
             return [_kept(manifest) for manifest in self._kept], 0
-        if not self._doomed:
+        if not self._to_delete:
             return [_kept(manifest) for manifest in before], 0
         result: list[NewManifest] = []
         found: dict[ManifestContent, list[pa.Array]] = {content: [] for content in ManifestContent}
         replaced = 0
         for manifest in before:
-            filtered = self._filter(manifest, manifests, metadata) if self._doomed.may_be_in(manifest) else None
+            filtered = self._filter(manifest, manifests, metadata) if self._to_delete.may_be_in(manifest) else None
             if filtered is None:
                 result.append(_kept(manifest))
                 continue
@@ -352,7 +352,7 @@ class SnapshotBuilder:
             found[manifest.content].append(filtered.found)
             tally.absorb(filtered.removed)
             result += filtered.manifests
-        if not self._doomed.everything:
+        if not self._to_delete.everything:
             self._check_found(found, retried=retried)
         return result, replaced
 
@@ -362,13 +362,13 @@ class SnapshotBuilder:
         key = _rewritten_as(manifest)
         if key not in self._filtered:
             self._filtered[key] = filter_manifest(
-                manifest, self._doomed, folder=self._folder, storage=manifests.storage, metadata=metadata
+                manifest, self._to_delete, folder=self._folder, storage=manifests.storage, metadata=metadata
             )
         return self._filtered[key]
 
     def _check_found(self, found: Mapping[ManifestContent, list[pa.Array]], *, retried: bool) -> None:
         for content, arrays in found.items():
-            wanted = self._doomed.wanted(content)
+            wanted = self._to_delete.wanted(content)
             seen = pa.chunked_array(arrays, pa.string()).combine_chunks()
             missing = wanted.filter(pc.invert(pc.is_in(wanted, seen)))
             if not len(missing):
@@ -411,14 +411,14 @@ class SnapshotBuilder:
         tally: SnapshotTally,
         manifests: SnapshotManifests,
         metadata: TableMetadata,
-    ) -> Totals:
+    ) -> SnapshotTotals:
         """From the parent's totals where these can be trusted, else by counting the live files."""
-        known = Totals() if parent is None else Totals.of_summary(parent.summary)
+        known = SnapshotTotals() if parent is None else SnapshotTotals.of_summary(parent.summary)
         if known is not None and (parent is None or known.agrees_with(before)):
             totals = known.after(tally)
             if totals.agrees_with(written):
                 return totals
-        return Totals.of_files(manifests.live_files(written, metadata))
+        return SnapshotTotals.of_files(manifests.live_files(written, metadata))
 
 
 def _each(batches: Iterable[pa.RecordBatch] | pa.RecordBatch) -> Iterable[pa.RecordBatch]:

@@ -26,7 +26,7 @@ TOTAL_KEYS: Final = (
 
 
 @dataclass(slots=True)
-class FileTally:
+class FileCounts:
     """Counts over data and delete files."""
 
     data_files: int = 0
@@ -77,8 +77,8 @@ class FileTally:
 class SnapshotTally:
     """What one snapshot adds and removes."""
 
-    added: FileTally = field(default_factory=FileTally)
-    removed: FileTally = field(default_factory=FileTally)
+    added: FileCounts = field(default_factory=FileCounts)
+    removed: FileCounts = field(default_factory=FileCounts)
     partitions: dict[int, pa.Table] = field(default_factory=dict)
 
     def copy(self) -> SnapshotTally:
@@ -98,7 +98,7 @@ class SnapshotTally:
     def absorb(self, other: SnapshotTally) -> None:
         """Add what another tally counted."""
         for mine, theirs in ((self.added, other.added), (self.removed, other.removed)):
-            for each in fields(FileTally):
+            for each in fields(FileCounts):
                 setattr(mine, each.name, getattr(mine, each.name) + getattr(theirs, each.name))
         for spec_id, partitions in other.partitions.items():
             self._unite(spec_id, partitions)
@@ -158,7 +158,7 @@ class SnapshotTally:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Totals:
+class SnapshotTotals:
     """The live files of a snapshot."""
 
     data_files: int = 0
@@ -169,7 +169,7 @@ class Totals:
     equality_deletes: int = 0
 
     @classmethod
-    def of_summary(cls, summary: Mapping[str, str]) -> Totals | None:
+    def of_summary(cls, summary: Mapping[str, str]) -> SnapshotTotals | None:
         """The totals that a summary states; None unless it states them all as whole numbers."""
         texts = [summary.get(key, "") for key in TOTAL_KEYS]
         if not all(text.isdecimal() for text in texts):
@@ -185,9 +185,9 @@ class Totals:
         )
 
     @classmethod
-    def of_files(cls, batches: Iterable[pa.RecordBatch]) -> Totals:
+    def of_files(cls, batches: Iterable[pa.RecordBatch]) -> SnapshotTotals:
         """Count live files one by one."""
-        tally = FileTally()
+        tally = FileCounts()
         for batch in batches:
             tally.add(batch)
         return cls(
@@ -199,10 +199,10 @@ class Totals:
             equality_deletes=tally.equality_deletes,
         )
 
-    def after(self, tally: SnapshotTally) -> Totals:
+    def after(self, tally: SnapshotTally) -> SnapshotTotals:
         """The totals once a snapshot's changes are made."""
         added, removed = tally.added, tally.removed
-        return Totals(
+        return SnapshotTotals(
             data_files=self.data_files + added.data_files - removed.data_files,
             delete_files=self.delete_files + added.delete_files - removed.delete_files,
             records=self.records + added.records - removed.records,

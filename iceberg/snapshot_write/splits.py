@@ -31,7 +31,7 @@ from deltaberg.iceberg.table import Table
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SnapshotPart:
+class SnapshotSplit:
     """manifests: of data files, in the order of the manifest list. deletes: manifests whose files can touch theirs."""
 
     manifests: tuple[ManifestFile, ...]
@@ -50,9 +50,9 @@ def listed_files(manifest: ManifestFile) -> int | None:
     return None if added is None or existing is None else added + existing
 
 
-def snapshot_parts(
+def snapshot_splits(
     table: Table, snapshot: Snapshot | None, *, files_per_part: int, every_delete: bool = False
-) -> tuple[SnapshotPart, ...]:
+) -> tuple[SnapshotSplit, ...]:
     """The parts of a snapshot, in the order of its manifest list; only the list is read.
 
     files_per_part: manifests that follow each other are put together up to so many files; a manifest that counts no
@@ -63,7 +63,7 @@ def snapshot_parts(
         data = list(live_manifests(table, snapshot, ManifestContent.DATA))
         deletes = tuple(live_manifests(table, snapshot, ManifestContent.DELETES))
         return tuple(
-            SnapshotPart(
+            SnapshotSplit(
                 manifests=group,
                 deletes=deletes
                 if every_delete
@@ -75,25 +75,27 @@ def snapshot_parts(
         )
 
 
-def part_data_files(table: Table, part: SnapshotPart, *, with_metrics: bool = True) -> Iterator[pa.RecordBatch]:
+def split_data_files(table: Table, part: SnapshotSplit, *, with_metrics: bool = True) -> Iterator[pa.RecordBatch]:
     """The live data files of a part, like ``live_files.data_files``."""
     for manifest in part.manifests:
         yield from live_entries(table, manifest, with_metrics=with_metrics)
 
 
-def resolve_part(table: Table, part: SnapshotPart, *, by_key: DeletedByKey | None = None) -> Iterator[ResolvedDeletes]:
+def resolve_split(
+    table: Table, part: SnapshotSplit, *, by_key: DeletedByKey | None = None
+) -> Iterator[ResolvedDeletes]:
     """The live data files of a part with their deleted rows, like ``resolve_deletes`` for the whole snapshot.
 
     Of the delete entries only those are held that can touch a file of the part.
     """
     with error_context(table=table.location):
-        deletes = part_deletes(table, part)
+        deletes = split_deletes(table, part)
         yield from resolve_matched(
-            table, deletes, matched_batches(part_data_files(table, part), deletes.index), by_key=by_key
+            table, deletes, matched_batches(split_data_files(table, part), deletes.index), by_key=by_key
         )
 
 
-def part_deletes(table: Table, part: SnapshotPart) -> RowDeletes:
+def split_deletes(table: Table, part: SnapshotSplit) -> RowDeletes:
     """The deletes of a part's data files, not read yet."""
     return RowDeletes(table, None, entries=_relevant_entries(table, part))
 
@@ -163,12 +165,12 @@ def _range(kind: Type, lower: bytes | None, upper: bytes | None) -> tuple[Any, A
     return low, high
 
 
-def _relevant_entries(table: Table, part: SnapshotPart) -> Iterator[pa.RecordBatch]:
+def _relevant_entries(table: Table, part: SnapshotSplit) -> Iterator[pa.RecordBatch]:
     """The live delete entries of a part that name one of its files, or none but a partition that it has."""
     if not part.deletes:
         return
     seen_paths, seen_partitions = [], []
-    for batch in part_data_files(table, part, with_metrics=False):
+    for batch in split_data_files(table, part, with_metrics=False):
         seen_paths.append(batch.column("file_path").cast(pa.binary()))
         seen_partitions.append(pc.unique(partition_keys(batch)))
     if not seen_paths:

@@ -27,7 +27,7 @@ T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class FileFacts:
+class FileLayout:
     """What the files of one group have in common.
 
     fields: the columns as the files have them; None for formats other than Parquet. int96: leaves stored as INT96.
@@ -64,7 +64,7 @@ def _lacks_id(field: FileField) -> bool:
     return plain and any(_lacks_id(child) for child in field.children)
 
 
-UNREADABLE = FileFacts(format="unreadable")
+UNREADABLE = FileLayout(format="unreadable")
 """What is known of a file that is not there or is damaged."""
 
 
@@ -72,32 +72,32 @@ UNREADABLE = FileFacts(format="unreadable")
 class SeenFile:
     """One file that was looked at. rows: as its footer has them. trouble: why it cannot be read."""
 
-    facts: FileFacts
+    layout: FileLayout
     rows: int | None
     trouble: str | None = None
 
 
-def look_at(storage: Storage, location: str) -> SeenFile:
+def sample(storage: Storage, location: str) -> SeenFile:
     """One Parquet file; one that is not there or is damaged is UNREADABLE. Raises StorageError for all other trouble."""
     try:
-        return read_facts(storage, location)
+        return read_layout(storage, location)
     except (NotFound, DataFileError) as error:
-        return SeenFile(facts=UNREADABLE, rows=None, trouble=str(error))
+        return SeenFile(layout=UNREADABLE, rows=None, trouble=str(error))
 
 
-def read_facts(storage: Storage, location: str) -> SeenFile:
+def read_layout(storage: Storage, location: str) -> SeenFile:
     """The facts of one Parquet file. Raises DataFileError, StorageError."""
     with ParquetSource(storage, location) as source:
         leaves = enumerate(source.footer.schema.leaves())
         stored = [number for number, (leaf, _) in leaves if leaf.physical_type == "INT96"]
-        facts = FileFacts(
+        layout = FileLayout(
             format="parquet",
             fields=tuple(_with_instants(each, frozenset(stored)) for each in source.fields),
             int96=frozenset(stored),
             two_level_lists=tuple(source.footer.schema.two_level_lists()),
             unusual_maps=tuple(each.name for each in source.footer.schema.children if each.has_unusual_map),
         )
-        return SeenFile(facts=facts, rows=source.num_rows)
+        return SeenFile(layout=layout, rows=source.num_rows)
 
 
 def _with_instants(field: FileField, int96: frozenset[int]) -> FileField:
@@ -108,44 +108,44 @@ def _with_instants(field: FileField, int96: frozenset[int]) -> FileField:
 
 
 @dataclass(slots=True)
-class FactsReader:
+class LayoutReader:
     """Looks at many files of a table; columns that were understood once are recognised by the bytes of their footer."""
 
     storage: Storage
     threads: int | None = None
-    _known: list[tuple[FooterForm, FileFacts]] = field(default_factory=list)
+    _known: list[tuple[FooterForm, FileLayout]] = field(default_factory=list)
 
-    def look_at(self, location: str) -> SeenFile:
-        """``look_at`` of one file."""
+    def sample(self, location: str) -> SeenFile:
+        """``sample`` of one file."""
         try:
             data = read_footer_bytes(self.storage, location)
-            for form, facts in self._known:
+            for form, layout in self._known:
                 rows = form.rows_of(data)
                 if rows is not None:
-                    return SeenFile(facts=facts, rows=rows)
+                    return SeenFile(layout=layout, rows=rows)
             return self._look_closer(location, data)
         except (NotFound, DataFileError) as error:
-            return SeenFile(facts=UNREADABLE, rows=None, trouble=str(error))
+            return SeenFile(layout=UNREADABLE, rows=None, trouble=str(error))
 
-    def look_at_all(self, locations: Sequence[str]) -> list[SeenFile]:
+    def sample_all(self, locations: Sequence[str]) -> list[SeenFile]:
         """Many, in the order given."""
         threads = threads_for(self.storage, locations) if self.threads is None else self.threads
-        return in_parallel(self.look_at, locations, threads=threads)
+        return in_parallel(self.sample, locations, threads=threads)
 
     def _look_closer(self, location: str, data: bytes) -> SeenFile:
         """At a file whose footer ends like no other before."""
         with parquet_errors(location):
             outline = outline_of(data)
         if outline.num_rows is not None:
-            for form, facts in self._known:
+            for form, layout in self._known:
                 if form.has_columns_of(outline):
-                    return SeenFile(facts=facts, rows=outline.num_rows)
-        seen = read_facts(self.storage, location)
+                    return SeenFile(layout=layout, rows=outline.num_rows)
+        seen = read_layout(self.storage, location)
         with parquet_errors(location):
             own = FooterForm.of(data)
         if own is not None and outline.num_rows is not None:
             # Replaced as a whole: other threads go through the list meanwhile.
-            self._known = [(own, seen.facts), *self._known[: _KNOWN_FORMS - 1]]
+            self._known = [(own, seen.layout), *self._known[: _KNOWN_FORMS - 1]]
         return seen
 
 

@@ -19,7 +19,7 @@ import pyarrow as pa
 
 from deltaberg.datafile import FileField
 from deltaberg.datafile.hybrid_calendar import HybridCalendar
-from deltaberg.migrate.files.file_layout import UNREADABLE, FileFacts, SeenFile
+from deltaberg.migrate.files.file_layout import UNREADABLE, FileLayout, SeenFile
 from deltaberg.storage import Storage, StorageError, open_storage
 
 FOLDER_VARIABLE: Final = "DELTABERG_FOOTER_CACHE"
@@ -62,10 +62,10 @@ class FooterMemory:
     path: str
     _known: dict[Key, tuple[int, int]] | None = None
     _used: dict[Key, tuple[int, int]] = field(default_factory=dict)
-    _facts: list[FileFacts] = field(default_factory=list)
-    _places: dict[FileFacts, int] = field(default_factory=dict)
+    _facts: list[FileLayout] = field(default_factory=list)
+    _places: dict[FileLayout, int] = field(default_factory=dict)
     _keys: dict[str, Key] = field(default_factory=dict)
-    _last: tuple[FileFacts, int] | None = None
+    _last: tuple[FileLayout, int] | None = None
     _learnt: bool = False
 
     @classmethod
@@ -92,15 +92,15 @@ class FooterMemory:
                 found.append(None)
                 continue
             self._used[key] = entry
-            found.append(SeenFile(facts=self._facts[entry[1]], rows=entry[0]))
+            found.append(SeenFile(layout=self._facts[entry[1]], rows=entry[0]))
         return found
 
     def learn(self, seen: Mapping[str, SeenFile]) -> None:
         """Remember files that ``recall`` did not know."""
         for location, file in seen.items():
             key = self._keys.pop(location, None)
-            if key is not None and file.trouble is None and file.rows is not None and file.facts is not UNREADABLE:
-                self._used[key] = file.rows, self._place(file.facts)
+            if key is not None and file.trouble is None and file.rows is not None and file.layout is not UNREADABLE:
+                self._used[key] = file.rows, self._place(file.layout)
                 self._learnt = True
 
     def save(self) -> None:
@@ -120,14 +120,14 @@ class FooterMemory:
             return None
         return place, info.size, info.modified_ms
 
-    def _place(self, facts: FileFacts) -> int:
-        if self._last is not None and self._last[0] is facts:
+    def _place(self, layout: FileLayout) -> int:
+        if self._last is not None and self._last[0] is layout:
             return self._last[1]
-        place = self._places.get(facts)
+        place = self._places.get(layout)
         if place is None:
-            place = self._places[facts] = len(self._facts)
-            self._facts.append(facts)
-        self._last = facts, place
+            place = self._places[layout] = len(self._facts)
+            self._facts.append(layout)
+        self._last = layout, place
         return place
 
     def _to_bytes(self) -> bytes:
@@ -136,8 +136,8 @@ class FooterMemory:
             *([key[place] for key in keys] for place in range(3)),
             *([value[place] for value in values] for place in range(2)),
         ]
-        facts = json.dumps({"format": _FORMAT, "facts": [_facts_json(each) for each in self._facts]})
-        schema = _COLUMNS.with_metadata({b"deltaberg": facts.encode()})
+        layout = json.dumps({"format": _FORMAT, "facts": [_facts_json(each) for each in self._facts]})
+        schema = _COLUMNS.with_metadata({b"deltaberg": layout.encode()})
         table = pa.Table.from_arrays([pa.array(c, f.type) for c, f in zip(columns, schema, strict=True)], schema=schema)
         sink = pa.BufferOutputStream()
         with pa.ipc.new_stream(sink, schema, options=pa.ipc.IpcWriteOptions(compression="zstd")) as writer:
@@ -156,33 +156,33 @@ class FooterMemory:
             document = json.loads(table.schema.metadata[b"deltaberg"])
             if document["format"] != _FORMAT or table.schema.remove_metadata() != _COLUMNS:
                 return {}
-            facts = [_facts_of(each) for each in document["facts"]]
+            layout = [_facts_of(each) for each in document["facts"]]
             columns = [column.to_pylist() for column in table.columns]
             known = {
                 (location, size, modified): (rows, place)
                 for location, size, modified, rows, place in zip(*columns, strict=True)
-                if 0 <= place < len(facts)
+                if 0 <= place < len(layout)
             }
         except (StorageError, pa.ArrowException, ValueError, TypeError, LookupError):
             return {}
-        for each in facts:
+        for each in layout:
             self._place(each)
-        return known if len(self._facts) == len(facts) else {}
+        return known if len(self._facts) == len(layout) else {}
 
 
-def _facts_json(facts: FileFacts) -> dict[str, Any]:
+def _facts_json(layout: FileLayout) -> dict[str, Any]:
     return {
-        "format": facts.format,
-        "fields": None if facts.fields is None else [_field_json(each) for each in facts.fields],
-        "int96": sorted(facts.int96),
-        "two_level_lists": list(facts.two_level_lists),
-        "unusual_maps": list(facts.unusual_maps),
+        "format": layout.format,
+        "fields": None if layout.fields is None else [_field_json(each) for each in layout.fields],
+        "int96": sorted(layout.int96),
+        "two_level_lists": list(layout.two_level_lists),
+        "unusual_maps": list(layout.unusual_maps),
     }
 
 
-def _facts_of(value: dict[str, Any]) -> FileFacts:
+def _facts_of(value: dict[str, Any]) -> FileLayout:
     fields = value["fields"]
-    return FileFacts(
+    return FileLayout(
         format=value["format"],
         fields=None if fields is None else tuple(_field_of(each) for each in fields),
         int96=frozenset(value["int96"]),

@@ -17,7 +17,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from deltaberg.datafile import FileField
-from deltaberg.migrate.files.file_layout import UNREADABLE, FactsReader, FileFacts, SeenFile, in_parallel
+from deltaberg.migrate.files.file_layout import UNREADABLE, FileLayout, LayoutReader, SeenFile, in_parallel
 from deltaberg.migrate.files.footer_count import FooterCount
 from deltaberg.migrate.files.footer_memory import FooterMemory
 from deltaberg.migrate.files.provenance import Contradicts, Provenance, nothing_contradicts
@@ -47,7 +47,7 @@ class _Group:
     """Own files of one writer and commit. facts: of its first footer; None before that is read."""
 
     writer: str
-    facts: int | None = None
+    layout: int | None = None
     files: int = 0
     sampled: int = 0
 
@@ -60,25 +60,25 @@ class _Group:
 class Sampled:
     """What a survey saw of a writer's groups that may be of several commits, and whom it came to distrust."""
 
-    facts: Mapping[str, frozenset[FileFacts]] = field(default_factory=dict)
+    layout: Mapping[str, frozenset[FileLayout]] = field(default_factory=dict)
     distrusted: frozenset[str] = frozenset()
 
     def judged(self) -> frozenset[str]:
         """The writers to distrust: also those whose footers cannot be told apart by the time of their files."""
-        mixed = {writer for writer, facts in self.facts.items() if any_conflict(facts)}
+        mixed = {writer for writer, layout in self.layout.items() if any_conflict(layout)}
         return self.distrusted | mixed
 
     def plus(self, other: Sampled) -> Sampled:
         """What both saw."""
-        nothing: frozenset[FileFacts] = frozenset()
-        writers = {*self.facts, *other.facts}
+        nothing: frozenset[FileLayout] = frozenset()
+        writers = {*self.layout, *other.layout}
         return Sampled(
-            facts={each: self.facts.get(each, nothing) | other.facts.get(each, nothing) for each in writers},
+            layout={each: self.layout.get(each, nothing) | other.layout.get(each, nothing) for each in writers},
             distrusted=self.distrusted | other.distrusted,
         )
 
 
-class FooterSurvey:
+class FooterSampler:
     """Facts of a table's files, found while its files stream by; kept for the second time that they do."""
 
     def __init__(
@@ -99,14 +99,14 @@ class FooterSurvey:
         self._storage = storage
         self.deep = deep
         self.one_by_one = one_by_one
-        self.facts: list[FileFacts] = []
+        self.layout: list[FileLayout] = []
         self.unreadable: dict[str, str] = {}
         self.miscounted: dict[str, str] = {}
         self.count = FooterCount()
         self._contradicts = contradicts
         self._memory = memory
         self._progress = progress
-        self._reader = FactsReader(storage)
+        self._reader = LayoutReader(storage)
         self._seen_one_by_one = 0
         self._of_location: dict[str, int] = {}
         self._uncounted: dict[str, int] = {}
@@ -114,7 +114,7 @@ class FooterSurvey:
         self._mixed: set[str] = set()
         self._distrusted = set(distrusted)
         self._of_writer: dict[str, set[int]] = {}
-        self._index_of: dict[FileFacts, int] = {}
+        self._index_of: dict[FileLayout, int] = {}
         self._doubts: set[str] = set()
         self._files = self._alone = 0
         self._settled = False
@@ -151,19 +151,19 @@ class FooterSurvey:
     def sampled(self) -> Sampled:
         """For whoever puts the surveys of parts together."""
         return Sampled(
-            facts={
-                writer: frozenset(self.facts[place] for place in places) for writer, places in self._of_writer.items()
+            layout={
+                writer: frozenset(self.layout[place] for place in places) for writer, places in self._of_writer.items()
             },
             distrusted=frozenset(self._distrusted),
         )
 
     def absorb(
-        self, facts: Sequence[FileFacts], unreadable: Mapping[str, str], miscounted: Mapping[str, str]
+        self, layout: Sequence[FileLayout], unreadable: Mapping[str, str], miscounted: Mapping[str, str]
     ) -> list[int]:
         """Take in what another survey found; where in ``facts`` of this one each of its facts is now."""
         self.unreadable.update(unreadable)
         self.miscounted.update(miscounted)
-        return [self._interned(UNREADABLE if each == UNREADABLE else each) for each in facts]
+        return [self._interned(UNREADABLE if each == UNREADABLE else each) for each in layout]
 
     def note_unreadable(self, location: str, trouble: str) -> None:
         """A file that somebody else failed to read."""
@@ -173,7 +173,7 @@ class FooterSurvey:
         """The rows of a file whose metadata does not state them, where its footer was read here."""
         return self._uncounted.get(location)
 
-    def look_for(self, locations: Sequence[str]) -> None:
+    def check_exists(self, locations: Sequence[str]) -> None:
         """See whether files without a footer to read are there: the first of a table, or all of them on request."""
         unseen = [location for location in dict.fromkeys(locations) if location not in self._sought]
         if not self.deep:
@@ -238,9 +238,9 @@ class FooterSurvey:
         for name in pc.unique(formats).to_pylist():
             if name != "parquet":
                 here = pc.equal(formats, name)
-                result[here.to_numpy(zero_copy_only=False)] = self._interned(FileFacts(format=name))
+                result[here.to_numpy(zero_copy_only=False)] = self._interned(FileLayout(format=name))
                 these = locations.filter(here)
-                self.look_for((these if self.deep else these.slice(0, ONE_BY_ONE)).to_pylist())
+                self.check_exists((these if self.deep else these.slice(0, ONE_BY_ONE)).to_pylist())
 
     # Groups
 
@@ -268,7 +268,7 @@ class FooterSurvey:
             if group is None:
                 group = self._groups[name] = _Group(writer=found.writers[int(members[0])].as_py())
             groups.append(group)
-            if not self._settled or group.facts is None:
+            if not self._settled or group.layout is None:
                 group.files += len(members)
                 wanted = min(group.wanted() - group.sampled, len(members))
                 if wanted > 0:
@@ -284,19 +284,19 @@ class FooterSurvey:
             if len(picked):
                 self._weigh(name, group, seen[at : at + len(picked)], exact=bool(found.exact[picked].all()))
                 at += len(picked)
-        result[rows] = np.array([group.facts for group in groups], dtype=np.int32)[of_row]
+        result[rows] = np.array([group.layout for group in groups], dtype=np.int32)[of_row]
         result[every] = seen
 
     def _weigh(self, name: str, group: _Group, seen: Indices, *, exact: bool) -> None:
         """What footers of a group say of it, and of its writer."""
         found = set(seen.tolist())
-        if group.facts is None:
-            group.facts = int(seen[0])
-        if found != {group.facts}:
+        if group.layout is None:
+            group.layout = int(seen[0])
+        if found != {group.layout}:
             self._mixed.add(name)
         if not exact:
             self._of_writer.setdefault(group.writer, set()).update(found)
-        if any(self._contradicts(self.facts[each]) for each in found):
+        if any(self._contradicts(self.layout[each]) for each in found):
             self._distrusted.add(group.writer)
 
     def _begin(self) -> None:
@@ -344,9 +344,9 @@ class FooterSurvey:
             elif rows != file.rows:
                 self.miscounted[location] = f"the metadata states {rows} rows, the file has {file.rows}"
         # Files of equal columns mostly share their facts: each object is hashed once.
-        distinct = {id(file.facts): file.facts for file in seen}
-        place_of = {key: self._interned(facts) for key, facts in distinct.items()}
-        places = [place_of[id(file.facts)] for file in seen]
+        distinct = {id(file.layout): file.layout for file in seen}
+        place_of = {key: self._interned(layout) for key, layout in distinct.items()}
+        places = [place_of[id(file.layout)] for file in seen]
         self._of_location.update(zip(locations, places, strict=True))
         self._progress("look at files", len(self._of_location), 0)
         return places
@@ -356,19 +356,19 @@ class FooterSurvey:
         # The first files cost less to read than to remember.
         if memory is None or len(self._of_location) + len(locations) <= ONE_BY_ONE:
             self.count = self.count.more(read=len(locations))
-            return self._reader.look_at_all(locations)
+            return self._reader.sample_all(locations)
         known = memory.recall(locations, sizes)
         unread = [location for location, seen in zip(locations, known, strict=True) if seen is None]
         self.count = self.count.more(read=len(unread), remembered=len(locations) - len(unread))
-        read = dict(zip(unread, self._reader.look_at_all(unread), strict=True))
+        read = dict(zip(unread, self._reader.sample_all(unread), strict=True))
         memory.learn(read)
         return [read[location] if seen is None else seen for location, seen in zip(locations, known, strict=True)]
 
-    def _interned(self, facts: FileFacts) -> int:
-        index = self._index_of.get(facts)
+    def _interned(self, layout: FileLayout) -> int:
+        index = self._index_of.get(layout)
         if index is None:
-            index = self._index_of[facts] = len(self.facts)
-            self.facts.append(facts)
+            index = self._index_of[layout] = len(self.layout)
+            self.layout.append(layout)
         return index
 
 
@@ -379,13 +379,13 @@ class _Batch:
     sizes: pa.Array
 
 
-def any_conflict(facts: frozenset[FileFacts]) -> bool:
+def any_conflict(layout: frozenset[FileLayout]) -> bool:
     """Whether files hold one column in several ways: under another id or type, as INT96, in another calendar or list form.
 
     Columns that only some of them have do not count: columns come and go.
     """
     known: dict[tuple[str, ...], object] = {}
-    for each in facts:
+    for each in layout:
         for path, form in _forms(each.fields or (), (), each):
             if known.setdefault(path, form) != form:
                 return True
@@ -393,12 +393,12 @@ def any_conflict(facts: frozenset[FileFacts]) -> bool:
 
 
 def _forms(
-    fields: Sequence[FileField], above: tuple[str, ...], facts: FileFacts
+    fields: Sequence[FileField], above: tuple[str, ...], layout: FileLayout
 ) -> Iterator[tuple[tuple[str, ...], object]]:
     for each in fields:
         path = (*above, each.name)
         kind = None if each.children else each.type
-        is_int96 = not each.children and each.first_leaf in facts.int96
+        is_int96 = not each.children and each.first_leaf in layout.int96
         yield (
             path,
             (
@@ -406,8 +406,8 @@ def _forms(
                 each.field_id,
                 is_int96,
                 each.calendar,
-                ".".join(path) in facts.two_level_lists,
-                path[0] in facts.unusual_maps,
+                ".".join(path) in layout.two_level_lists,
+                path[0] in layout.unusual_maps,
             ),
         )
-        yield from _forms(each.children, path, facts)
+        yield from _forms(each.children, path, layout)

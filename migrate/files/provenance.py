@@ -11,7 +11,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from deltaberg.migrate.files.file_layout import FileFacts
+from deltaberg.migrate.files.file_layout import FileLayout
 
 Mask = npt.NDArray[np.bool_]
 
@@ -38,10 +38,10 @@ class Provenance:
 class Contradicts(Protocol):
     """Whether the table's own writers would not have written a file with such columns."""
 
-    def __call__(self, facts: FileFacts, /) -> bool: ...
+    def __call__(self, layout: FileLayout, /) -> bool: ...
 
 
-def nothing_contradicts(facts: FileFacts) -> bool:
+def nothing_contradicts(layout: FileLayout) -> bool:
     """Where it is not known what the table's own writers write."""
     return False
 

@@ -1,4 +1,4 @@
-"""Write anew the files that cannot be shared: one file for each, streamed in bounded memory, deletes applied."""
+"""Rewrite the files that cannot be shared: one file for each, streamed in bounded memory, deletes applied."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ NO_DELETES: Final[Mapping[int, PositionBitmap]] = {}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RewriteUnit:
-    """Source files that are written anew together: one, or several of one partition, whose rows follow one another.
+    """Source files that are rewritten together: one, or several of one partition, whose rows follow one another.
 
     files: rows of DATA_FILE_SCHEMA or ADD_SCHEMA. deleted: deleted positions of some Iceberg files, by row (a Delta
     file's deletion vector stands in its row). location: of the new file; None: under a new name.
@@ -141,7 +141,7 @@ _LOCAL: Final = InThisProcess()
 
 
 def rewritten_location(folder: str, name: uuid.UUID) -> str:
-    """Where a file that was written anew goes."""
+    """Where a file that was rewritten goes."""
     return _location(folder, str(name), 0)
 
 

@@ -1,4 +1,4 @@
-"""Collect the files that are to be written anew until there is enough for a wave, and combine small ones on request."""
+"""Collect the files that are to be rewritten until there is enough for a wave, and combine small ones on request."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class UnitRewriter(FileRewrite, Protocol):
 
 
 class Rewrites(Protocol):
-    """Takes files that are to be written anew: a ``RewriteQueue``, or who passes them on to one elsewhere."""
+    """Takes files that are to be rewritten: a ``RewriteQueue``, or who passes them on to one elsewhere."""
 
     def add(self, files: pa.RecordBatch, deleted: Mapping[int, PositionBitmap] = NO_DELETES) -> Iterator[Rewritten]: ...
 

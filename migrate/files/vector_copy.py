@@ -18,15 +18,15 @@ _NEAR = 1 << 16
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Vector:
+class DeletionVector:
     """One deletion vector. blob: magic and bitmap."""
 
     blob: bytes
     cardinality: int
 
     @staticmethod
-    def of(bitmap: PositionBitmap) -> Vector:
-        return Vector(blob=bitmap.serialize(), cardinality=bitmap.cardinality)
+    def of(bitmap: PositionBitmap) -> DeletionVector:
+        return DeletionVector(blob=bitmap.serialize(), cardinality=bitmap.cardinality)
 
     @property
     def bitmap(self) -> PositionBitmap:
@@ -35,13 +35,13 @@ class Vector:
 
 def read_delta_vectors(
     storage: Storage, table_root: str, wanted: Sequence[DeletionVectorDescriptor], record_counts: Sequence[int]
-) -> list[Vector]:
+) -> list[DeletionVector]:
     """The vectors of Delta descriptors, in order. record_counts: physical rows of the data files.
 
-    Bytes in the portable layout are copied as they are; the older native one is written anew.
+    Bytes in the portable layout are copied as they are; the older native one is rewritten.
     Raises CorruptDeletionVector naming the vector, also where it reaches beyond its file; StorageError.
     """
-    result: list[Vector] = []
+    result: list[DeletionVector] = []
     blobs = read_blobs(storage, table_root, wanted)
     for descriptor, blob, record_count in zip(wanted, blobs, record_counts, strict=True):
         bitmap = parse_blob(blob, descriptor)
@@ -51,13 +51,15 @@ def read_delta_vectors(
                 f"(expected rows below {record_count}, the number in the file)"
             )
         portable = blob[: len(MAGIC)] == MAGIC
-        result.append(Vector(blob=bytes(blob), cardinality=bitmap.cardinality) if portable else Vector.of(bitmap))
+        result.append(
+            DeletionVector(blob=bytes(blob), cardinality=bitmap.cardinality) if portable else DeletionVector.of(bitmap)
+        )
     return result
 
 
 def read_puffin_vectors(
     storage: Storage, vectors: pa.StructArray, rows: Sequence[int], record_counts: pa.Array
-) -> list[Vector]:
+) -> list[DeletionVector]:
     """The vectors in some rows of ``resolve_deletes``' ``vectors``, in order.
 
     record_counts: physical rows of the data files. The bytes are copied as they are, after length, checksum, format,
@@ -100,7 +102,7 @@ def _end(vector: dict[str, int]) -> int:
     return vector["offset"] + vector["size"]
 
 
-def _checked(framed: bytes, vector: dict[str, object], record_count: int) -> Vector:
+def _checked(framed: bytes, vector: dict[str, object], record_count: int) -> DeletionVector:
     location = str(vector["location"])
     with error_context(path=location):
         try:
@@ -122,5 +124,5 @@ def _checked(framed: bytes, vector: dict[str, object], record_count: int) -> Vec
     if bitmap.last is not None and bitmap.last >= record_count:
         positions = bitmap.to_positions()
         bitmap = PositionBitmap.from_positions(positions[positions < record_count])  # beyond the end nothing is deleted
-        return Vector.of(bitmap)
-    return Vector(blob=bytes(blob), cardinality=bitmap.cardinality)
+        return DeletionVector.of(bitmap)
+    return DeletionVector(blob=bytes(blob), cardinality=bitmap.cardinality)

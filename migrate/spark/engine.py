@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from deltaberg.iceberg.deletes.resolved_deletes import DeletedByKey
-from deltaberg.migrate.engine import PartsOfSource, Progress
+from deltaberg.migrate.engine import Progress, Splits
 from deltaberg.migrate.files.rewrite import RewriteRunner
 from deltaberg.migrate.source import IcebergSource, Source
 from deltaberg.migrate.spark.equality_deletes import resolve_equality_deletes
@@ -18,7 +18,7 @@ from deltaberg.migrate.spark.splits import PartSettings, distributed
 from deltaberg.migrate.spark.staging import Staging
 from deltaberg.migrate.spark.tasks import SparkWork
 from deltaberg.migrate.target.locations import join
-from deltaberg.migrate.target.undo_storage import RecordingStorage
+from deltaberg.migrate.target.undo_storage import UndoStorage
 from deltaberg.translate.options import ConvertOptions
 
 if TYPE_CHECKING:
@@ -36,14 +36,14 @@ class SparkEngine:
         """With a session, the active one, or a new one. Raises EngineUnavailable."""
         return cls(work=SparkWork(spark_session(session)))
 
-    def parts_of(
+    def splits_of(
         self,
         source: Source,
         options: ConvertOptions,
         *,
-        target: tuple[RecordingStorage, str] | None,
+        target: tuple[UndoStorage, str] | None,
         progress: Progress,
-    ) -> AbstractContextManager[PartsOfSource | None]:
+    ) -> AbstractContextManager[Splits | None]:
         return distributed(
             self.work,
             source,
@@ -53,7 +53,7 @@ class SparkEngine:
             progress=lambda done, total: progress("tasks", done, total),
         )
 
-    def rewriting(self, storage: RecordingStorage, progress: Progress) -> RewriteRunner:
+    def rewriting(self, storage: UndoStorage, progress: Progress) -> RewriteRunner:
         return InSparkTasks(
             work=self.work,
             storage=storage,
@@ -62,7 +62,7 @@ class SparkEngine:
 
     @contextmanager
     def deleted_by_key(
-        self, source: IcebergSource, folder: str, storage: RecordingStorage, progress: Progress
+        self, source: IcebergSource, folder: str, storage: UndoStorage, progress: Progress
     ) -> Iterator[DeletedByKey | None]:
         if source.snapshot is None:
             yield None

@@ -173,7 +173,7 @@ def equality_index(table: Table, snapshot: Snapshot) -> DeleteIndex:
     return DeleteIndex(entries, unpartitioned_spec_ids=unpartitioned)
 
 
-class _State:
+class _Resolution:
     """What the tasks of one resolution share that follow each other in one process."""
 
     def __init__(self, work: EqualityTasks) -> None:
@@ -198,15 +198,15 @@ class _State:
         return found
 
 
-_states: dict[str, _State] = {}
+_states: dict[str, _Resolution] = {}
 
 
-def _state(work: EqualityTasks) -> _State:
+def _state(work: EqualityTasks) -> _Resolution:
     """That of this process. A worker process serves one task at a time, and its next task is often of the same job."""
     found = _states.get(work.job)
     if found is None:
         _states.clear()
-        found = _states[work.job] = _State(work)
+        found = _states[work.job] = _Resolution(work)
     return found
 
 

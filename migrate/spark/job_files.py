@@ -5,7 +5,7 @@ from __future__ import annotations
 from contextlib import suppress
 
 from deltaberg.migrate.target.locations import join
-from deltaberg.migrate.target.undo_storage import RecordingStorage
+from deltaberg.migrate.target.undo_storage import UndoStorage
 from deltaberg.storage import StorageError
 
 
@@ -15,7 +15,7 @@ class JobFiles:
     What was kept is recorded in ``storage``, which takes it back where the conversion fails.
     """
 
-    def __init__(self, storage: RecordingStorage) -> None:
+    def __init__(self, storage: UndoStorage) -> None:
         self.name = storage.run.new().hex
         self._storage = storage
         self._folders: list[str] = []

@@ -1,4 +1,4 @@
-"""Write files anew in the tasks of a cluster: the same readers and writers as locally, many files at a time."""
+"""Rewrite files in the tasks of a cluster: the same readers and writers as locally, many files at a time."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from deltaberg.migrate.files.rewrite import NEEDED_COLUMNS, FileRewrite, Rewrite
 from deltaberg.migrate.spark.session import parallelism
 from deltaberg.migrate.spark.tasks import Attempt, SparkWork
 from deltaberg.migrate.target.locations import join
-from deltaberg.migrate.target.undo_storage import RecordingStorage
+from deltaberg.migrate.target.undo_storage import UndoStorage
 from deltaberg.storage import Storage, StorageError
 
 WAVE_BYTES: Final = 1 << 40
@@ -35,11 +35,11 @@ JOB_FOLDER: Final = "rewritten-"
 class InSparkTasks:
     """Gives units to tasks, about as many bytes to each.
 
-    storage: the driver's, which takes back what failed. progress: called with (bytes of source files done, all bytes).
+    storage: the driver's, which rolls back what failed. progress: called with (bytes of source files done, all bytes).
     """
 
     work: SparkWork
-    storage: RecordingStorage
+    storage: UndoStorage
     progress: Callable[[int, int], None]
 
     @property

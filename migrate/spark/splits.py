@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
 from deltaberg.errors import UsageError
-from deltaberg.migrate.engine import PartsOfSource
+from deltaberg.migrate.engine import Splits
 from deltaberg.migrate.source import DeltaSource, IcebergSource, Source
 from deltaberg.migrate.spark.job_files import JobFiles
 from deltaberg.migrate.spark.staging import Inline, Staging
@@ -17,8 +17,8 @@ from deltaberg.migrate.spark.to_delta import IcebergTranslation
 from deltaberg.migrate.spark.to_iceberg import DeltaTranslation
 from deltaberg.migrate.target.file_count import DISTRIBUTE_FROM, stated_files
 from deltaberg.migrate.target.locations import join
-from deltaberg.migrate.target.undo_storage import RecordingStorage
-from deltaberg.migrate.to_delta.ancestry import SnapshotLine
+from deltaberg.migrate.target.undo_storage import UndoStorage
+from deltaberg.migrate.to_delta.ancestry import Ancestry
 from deltaberg.migrate.to_delta.entries import HIDDEN_FOLDER
 from deltaberg.migrate.to_delta.survey import DeltaSurvey
 from deltaberg.migrate.to_delta.writer import DeltaWriter, WrittenDelta
@@ -67,9 +67,9 @@ def distributed(
     options: ConvertOptions,
     *,
     settings: PartSettings,
-    target: tuple[RecordingStorage, str] | None,
+    target: tuple[UndoStorage, str] | None,
     progress: TaskProgress,
-) -> Iterator[PartsOfSource | None]:
+) -> Iterator[Splits | None]:
     """The parts of a source, or None where the driver does it all: for few files, and for a whole history.
 
     target: where the target is going to be; None where nothing may be written.
@@ -91,10 +91,10 @@ def distributed(
     try:
         if isinstance(source, DeltaSource):
             delta = DeltaTranslation(work, source, staging, files_per_part=files_per_part, progress=progress)
-            yield _Parts(delta=delta, recorded=None if target is None else target[0])
+            yield _SparkSplits(delta=delta, recorded=None if target is None else target[0])
         else:
             assert source.snapshot is not None
-            yield _Parts(
+            yield _SparkSplits(
                 iceberg=IcebergTranslation(
                     work, source, source.snapshot, staging, files_per_part=files_per_part, progress=progress
                 )
@@ -104,20 +104,20 @@ def distributed(
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Parts:
-    """Satisfies ``PartsOfSource`` for a source of either format."""
+class _SparkSplits:
+    """Satisfies ``Splits`` for a source of either format."""
 
     delta: DeltaTranslation | None = None
     iceberg: IcebergTranslation | None = None
-    recorded: RecordingStorage | None = field(default=None)
+    recorded: UndoStorage | None = field(default=None)
 
     def survey_iceberg(self, request: SurveyRequest, reader: DeltaFileReader) -> IcebergSurvey:
         assert self.delta is not None
         return self.delta.survey(request, reader)
 
-    def survey_delta(self, source: IcebergSource, line: SnapshotLine, deep: bool) -> DeltaSurvey:
+    def survey_delta(self, source: IcebergSource, ancestry: Ancestry, deep: bool) -> DeltaSurvey:
         assert self.iceberg is not None
-        return self.iceberg.survey(source, line, deep)
+        return self.iceberg.survey(source, ancestry, deep)
 
     def write_iceberg(self, writer: IcebergWriter) -> WrittenIceberg:
         assert self.delta is not None

@@ -20,7 +20,7 @@ from deltaberg.migrate.files.rewrite import NO_DELETES
 from deltaberg.migrate.files.rewrite_queue import Rewritten
 from deltaberg.migrate.target.locations import join
 from deltaberg.migrate.target.run_document import RunId
-from deltaberg.migrate.target.undo_storage import RecordingStorage
+from deltaberg.migrate.target.undo_storage import UndoStorage
 from deltaberg.storage import Storage, StorageError
 
 STAGING_FOLDER: Final = "staging-"
@@ -77,7 +77,7 @@ class Staging:
         with self.storage.open(place) as file, pa.ipc.open_stream(file) as reader:
             yield from reader
 
-    def clear(self, recorded: RecordingStorage | None = None) -> None:
+    def clear(self, recorded: UndoStorage | None = None) -> None:
         """Delete the folder with everything in it; what cannot be deleted is left."""
         storage = recorded or self.storage
         with suppress(StorageError):
@@ -118,7 +118,7 @@ class Inline(Staging):
         with pa.ipc.open_stream(place) as reader:
             yield from reader
 
-    def clear(self, recorded: RecordingStorage | None = None) -> None:
+    def clear(self, recorded: UndoStorage | None = None) -> None:
         return None
 
 
@@ -164,7 +164,7 @@ def _some(storage: Storage, staged: StagedPaths, start: int, stop: int) -> Words
 
 
 class StagedRewrites:
-    """Keeps the files that are to be written anew for a later job; use as a context manager. Satisfies ``Rewrites``.
+    """Keeps the files that are to be rewritten for a later job; use as a context manager. Satisfies ``Rewrites``.
 
     ``locations``: the Arrow files, one for each schema that follows another; ``files``: how many files are in them.
     """

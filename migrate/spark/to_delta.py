@@ -18,7 +18,7 @@ import numpy as np
 import pyarrow as pa
 
 from deltaberg.delta.commit.distributed_create import FIRST_VERSION, PartsRecipe, TableInParts, WrittenPart
-from deltaberg.delta.commit.file_changes import Totals
+from deltaberg.delta.commit.file_changes import ChangeTotals
 from deltaberg.delta.deletion_vector.deletion_vector import DeletionVectorDescriptor
 from deltaberg.delta.deletion_vector.deletion_vector_file import write_deletion_vectors
 from deltaberg.delta.log.actions import Txn
@@ -31,15 +31,15 @@ from deltaberg.iceberg.manifest.manifest_list import ManifestContent, ManifestFi
 from deltaberg.iceberg.metadata.snapshot import Snapshot
 from deltaberg.iceberg.scan.scan_task import matched_batches
 from deltaberg.iceberg.snapshot_write.splits import (
-    SnapshotPart,
+    SnapshotSplit,
     listed_files,
-    part_data_files,
-    part_deletes,
-    snapshot_parts,
+    snapshot_splits,
+    split_data_files,
+    split_deletes,
 )
-from deltaberg.migrate.files.file_layout import FileFacts
+from deltaberg.migrate.files.file_layout import FileLayout
 from deltaberg.migrate.files.footer_count import FooterCount
-from deltaberg.migrate.files.footers import ONE_BY_ONE, FooterSurvey, Sampled
+from deltaberg.migrate.files.footers import ONE_BY_ONE, FooterSampler, Sampled
 from deltaberg.migrate.files.outside_files import outside_of
 from deltaberg.migrate.files.rewrite import InThisProcess
 from deltaberg.migrate.files.rewrite_queue import RewriteQueue
@@ -49,14 +49,14 @@ from deltaberg.migrate.spark.equality_deletes import resolve_equality_deletes
 from deltaberg.migrate.spark.staged_positions import StagedPositions
 from deltaberg.migrate.spark.staging import Place, StagedPaths, StagedRewrites, Staging, any_repeated, staged_rewrites
 from deltaberg.migrate.spark.tasks import Attempt, SparkWork, TaskProgress
-from deltaberg.migrate.target.interrupted_create import VECTORS_FOLDER, claim_text
+from deltaberg.migrate.target.interrupted_create import VECTORS_FOLDER, creation_lock_text
 from deltaberg.migrate.target.locations import join
-from deltaberg.migrate.target.watermark import POSITION_KEY, describe_source
-from deltaberg.migrate.to_delta.ancestry import SnapshotLine
+from deltaberg.migrate.target.watermark import WATERMARK_KEY, describe_source
+from deltaberg.migrate.to_delta.ancestry import Ancestry
 from deltaberg.migrate.to_delta.entries import HIDDEN_FOLDER, DeltaEntries
 from deltaberg.migrate.to_delta.provenance import IcebergProvenance
-from deltaberg.migrate.to_delta.survey import DeltaSurvey, FileTally, look_at_deletes, look_at_files
-from deltaberg.migrate.to_delta.writer import VOUCHED, DeltaWriter, WrittenDelta
+from deltaberg.migrate.to_delta.survey import DeltaSurvey, GroupTotals, examine_deletes, examine_files
+from deltaberg.migrate.to_delta.writer import RULES_GUARANTEED, DeltaWriter, WrittenDelta
 from deltaberg.storage import Storage, StorageError
 from deltaberg.storage.location_roots import Roots
 from deltaberg.translate.codes import FILE_LISTED_TWICE
@@ -68,18 +68,18 @@ _NO_WORDS: Final = np.zeros(0, np.uint64)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class IcebergUnit:
+class IcebergSplit:
     """What one task takes. one_by_one: how many of its files may be looked at one by one. found: where its survey left
     what it knows of the footers; None before the survey. number: of its part of the target's checkpoint."""
 
-    part: SnapshotPart
+    part: SnapshotSplit
     one_by_one: int
     number: int
     found: Place | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class DeleteUnit:
+class DeleteSplit:
     """Delete manifests to look at. sought: how many of their files may be looked for."""
 
     manifests: tuple[ManifestFile, ...]
@@ -87,11 +87,11 @@ class DeleteUnit:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class PartSurvey:
+class ToDeltaSurvey:
     """What a task found; tallies by place in ``facts`` and spec id."""
 
-    facts: tuple[FileFacts, ...]
-    tallies: tuple[tuple[int, int, FileTally], ...]
+    layout: tuple[FileLayout, ...]
+    tallies: tuple[tuple[int, int, GroupTotals], ...]
     empty_strings: frozenset[int]
     without_row_id: int
     delete_keys: int
@@ -106,19 +106,19 @@ class PartSurvey:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SurveyTask:
+class ToDeltaSurveyTask:
     """Looks at the files of one unit. distrusted: writers whose files are all looked at."""
 
     source: IcebergSource
-    line: SnapshotLine
+    ancestry: Ancestry
     staging: Staging
     deep: bool
     distrusted: frozenset[str] = frozenset()
 
-    def __call__(self, unit: IcebergUnit | DeleteUnit, attempt: Attempt) -> PartSurvey:
+    def __call__(self, unit: IcebergSplit | DeleteSplit, attempt: Attempt) -> ToDeltaSurvey:
         source = self.source
-        one_by_one = unit.one_by_one if isinstance(unit, IcebergUnit) else unit.sought
-        footers = FooterSurvey(
+        one_by_one = unit.one_by_one if isinstance(unit, IcebergSplit) else unit.sought
+        footers = FooterSampler(
             source.storage,
             deep=self.deep,
             one_by_one=one_by_one,
@@ -129,8 +129,8 @@ class SurveyTask:
         for _ in footers.passes():
             found = DeltaSurvey(footers=footers, outside=outside_of(source))
             self._look_at(unit, found)
-        return PartSurvey(
-            facts=tuple(footers.facts),
+        return ToDeltaSurvey(
+            layout=tuple(footers.layout),
             tallies=tuple((place, spec_id, tally) for (place, spec_id), tally in found.tallies.items()),
             empty_strings=frozenset(found.empty_strings),
             without_row_id=found.without_row_id,
@@ -142,23 +142,23 @@ class SurveyTask:
             outside=found.outside,
             footers=footers.count,
             sampled=footers.sampled(),
-            found=self.staging.put(f"{attempt.name}-footers", footers) if isinstance(unit, IcebergUnit) else None,
+            found=self.staging.put(f"{attempt.name}-footers", footers) if isinstance(unit, IcebergSplit) else None,
         )
 
-    def _look_at(self, unit: IcebergUnit | DeleteUnit, found: DeltaSurvey) -> None:
-        if isinstance(unit, IcebergUnit):
-            for batch in part_data_files(self.source.table, unit.part, with_metrics=False):
-                look_at_files(found, self.source, self.line.union, batch)
+    def _look_at(self, unit: IcebergSplit | DeleteSplit, found: DeltaSurvey) -> None:
+        if isinstance(unit, IcebergSplit):
+            for batch in split_data_files(self.source.table, unit.part, with_metrics=False):
+                examine_files(found, self.source, self.ancestry.union, batch)
             return
         for manifest in unit.manifests:
             for batch in live_entries(self.source.table, manifest):
-                look_at_deletes(found, self.source, batch)
+                examine_deletes(found, self.source, batch)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class TranslatedPart:
+class ToDeltaResult:
     """What a task wrote. vectors: deletion vectors that found their data file. rewrites: where files wait that are to be
-    written anew."""
+    rewritten."""
 
     written: WrittenPart
     paths: StagedPaths
@@ -167,35 +167,35 @@ class TranslatedPart:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class TranslateTask:
-    """Makes ``add`` actions of the files of one unit. rewritten: facts and spec ids of files to write anew.
+class ToDeltaTask:
+    """Makes ``add`` actions of the files of one unit. rewritten: facts and spec ids of files to rewrite.
 
     key: the same for the same conversion, so that every attempt writes the same files with the same content.
     """
 
     entries: DeltaEntries
     snapshot: Snapshot
-    rewritten: frozenset[tuple[FileFacts, int]]
+    rewritten: frozenset[tuple[FileLayout, int]]
     by_key: StagedPositions | None
     recipe: PartsRecipe
     staging: Staging
     key: str
 
-    def __call__(self, unit: IcebergUnit, attempt: Attempt) -> TranslatedPart:
+    def __call__(self, unit: IcebergSplit, attempt: Attempt) -> ToDeltaResult:
         with error_context(table=self.entries.source.table.location, version=self.snapshot.snapshot_id):
             return self._translated(unit, attempt)
 
-    def _translated(self, unit: IcebergUnit, attempt: Attempt) -> TranslatedPart:
+    def _translated(self, unit: IcebergSplit, attempt: Attempt) -> ToDeltaResult:
         table = self.entries.source.table
         assert unit.found is not None
-        footers: FooterSurvey = self.staging.take(unit.found)
-        places = {facts: place for place, facts in enumerate(footers.facts)}
-        rewritten = frozenset((places[facts], spec) for facts, spec in self.rewritten if facts in places)
+        footers: FooterSampler = self.staging.take(unit.found)
+        places = {layout: place for place, layout in enumerate(footers.layout)}
+        rewritten = frozenset((places[layout], spec) for layout, spec in self.rewritten if layout in places)
         entries = replace(self.entries, design=replace(self.entries.design, footers=footers, rewritten=rewritten))
         vectors = _PartVectors(self.staging.storage, self.recipe.table_root, self.key, unit.number)
-        deletes = part_deletes(table, unit.part)
+        deletes = split_deletes(table, unit.part)
         counted = _CountedVectors()
-        matched = counted.of(matched_batches(part_data_files(table, unit.part), deletes.index))
+        matched = counted.of(matched_batches(split_data_files(table, unit.part), deletes.index))
         by_key = None
         if self.by_key is not None:
             by_key = self.by_key.reader([manifest.manifest_path for manifest in unit.part.manifests])
@@ -203,7 +203,7 @@ class TranslateTask:
             resolved = resolve_matched(table, deletes, matched, by_key=by_key)
             adds = entries.adds(resolved, self.snapshot, vectors, queue)
             written = self.recipe.write(self.staging.storage, unit.number, adds)
-        return TranslatedPart(
+        return ToDeltaResult(
             written=replace(written, paths=_NO_WORDS),
             paths=self.staging.put_paths(attempt.name, written.paths),
             vectors=counted.vectors,
@@ -219,12 +219,12 @@ class VectorCheckTask:
     source: IcebergSource
     snapshot: Snapshot
 
-    def __call__(self, unit: SnapshotPart, attempt: Attempt) -> int:
+    def __call__(self, unit: SnapshotSplit, attempt: Attempt) -> int:
         table = self.source.table
         counted = _CountedVectors()
         with error_context(table=table.location, version=self.snapshot.snapshot_id):
-            files = part_data_files(table, unit, with_metrics=False)
-            for _ in counted.of(matched_batches(files, part_deletes(table, unit).index)):
+            files = split_data_files(table, unit, with_metrics=False)
+            for _ in counted.of(matched_batches(files, split_deletes(table, unit).index)):
                 pass
         return counted.vectors
 
@@ -281,9 +281,9 @@ class IcebergTranslation:
         self._units = _split(source, snapshot, files_per_part)
         self._survey: DeltaSurvey | None = None
 
-    def survey(self, source: IcebergSource, line: SnapshotLine, deep: bool) -> DeltaSurvey:
+    def survey(self, source: IcebergSource, ancestry: Ancestry, deep: bool) -> DeltaSurvey:
         """What ``survey_delta`` finds; its footers know facts, but no file."""
-        task = SurveyTask(source=source, line=line, staging=self._staging, deep=deep)
+        task = ToDeltaSurveyTask(source=source, ancestry=ancestry, staging=self._staging, deep=deep)
         while True:
             found = self._looked_at(task)
             # What one task saw of a writer makes the files doubtful that others took to be alike.
@@ -294,11 +294,11 @@ class IcebergTranslation:
         self._units = [
             replace(unit, found=each.found) for unit, each in zip(self._units, found[: len(self._units)], strict=True)
         ]
-        self._survey = _merged(found, FooterSurvey(source.storage, deep=deep), outside_of(source))
+        self._survey = _merged(found, FooterSampler(source.storage, deep=deep), outside_of(source))
         return self._survey
 
-    def _looked_at(self, task: SurveyTask) -> list[PartSurvey]:
-        units: list[IcebergUnit | DeleteUnit] = [*self._units, *_delete_units(self._source, self._snapshot)]
+    def _looked_at(self, task: ToDeltaSurveyTask) -> list[ToDeltaSurvey]:
+        units: list[IcebergSplit | DeleteSplit] = [*self._units, *_delete_units(self._source, self._snapshot)]
         done = self._work.run(
             task,
             units,
@@ -311,7 +311,7 @@ class IcebergTranslation:
         """Commit the version that ``writer`` describes as version 1, in a checkpoint. Raises like ``DeltaWriter.write``."""
         key = _key(writer, self._files_per_part)
         metadata = writer.metadata(
-            writer.design.translation, writer.position, FIRST_VERSION, created_ms=writer.timestamp_ms
+            writer.design.translation, writer.watermark, FIRST_VERSION, created_ms=writer.timestamp_ms
         )
         table = TableInParts(
             writer.storage,
@@ -319,8 +319,8 @@ class IcebergTranslation:
             metadata=metadata,
             protocol=writer.protocol(metadata),
             parts=1 + len(self._units),
-            claim=claim_text(writer.position, writer.options_text),
-            rules_checked=VOUCHED,
+            creation_lock=creation_lock_text(writer.watermark, writer.options_text),
+            rules_guaranteed=RULES_GUARANTEED,
             now_ms=lambda: writer.clock_ms,
         )
         table.begin()
@@ -358,11 +358,11 @@ class IcebergTranslation:
             operation,
             parameters=parameters,
             timestamp_ms=writer.timestamp_ms,
-            extra_info={POSITION_KEY: writer.position.to_json()},
+            extra_info={WATERMARK_KEY: writer.watermark.to_json()},
             txns=[
                 Txn(
-                    app_id=writer.position.app_id,
-                    version=writer.position.version or 0,
+                    app_id=writer.watermark.app_id,
+                    version=writer.watermark.version or 0,
                     last_updated=writer.clock_ms,
                 )
             ],
@@ -370,17 +370,17 @@ class IcebergTranslation:
         )
         totals = sum((part.written.totals for part in parts), own.totals)
         return WrittenDelta(
-            commits=((writer.position.version or 0, FIRST_VERSION),),
+            commits=((writer.watermark.version or 0, FIRST_VERSION),),
             location=f"{log_folder(writer.root)}/{commit_name(FIRST_VERSION)}",
             files=totals.files,
             rows=_live_rows(totals),
             rewritten_files=own.totals.files,
         )
 
-    def _task(self, writer: DeltaWriter, recipe: PartsRecipe, key: str) -> TranslateTask:
+    def _task(self, writer: DeltaWriter, recipe: PartsRecipe, key: str) -> ToDeltaTask:
         survey = self._survey
         assert survey is not None
-        facts = survey.footers.facts
+        layout = survey.footers.layout
         by_key = None
         if writer.design.keys_in_tasks:
             by_key = resolve_equality_deletes(
@@ -390,10 +390,10 @@ class IcebergTranslation:
                 folder=join(self._staging.folder, "equality"),
                 progress=self._progress,
             )
-        return TranslateTask(
+        return ToDeltaTask(
             entries=replace(writer.entries(), storage=self._staging.storage, runner=InThisProcess()),
             snapshot=self._snapshot,
-            rewritten=frozenset((facts[place], spec_id) for place, spec_id in writer.design.rewritten),
+            rewritten=frozenset((layout[place], spec_id) for place, spec_id in writer.design.rewritten),
             by_key=by_key,
             recipe=recipe,
             staging=self._staging,
@@ -405,7 +405,7 @@ class IcebergTranslation:
         assert self._survey is not None
         if matched == self._survey.deletes["vectors"]:
             return
-        parts = snapshot_parts(
+        parts = snapshot_splits(
             self._source.table, self._snapshot, files_per_part=self._files_per_part, every_delete=True
         )
         self._work.run(
@@ -421,35 +421,35 @@ class IcebergTranslation:
         entries = writer.entries()
         queue = RewriteQueue(entries.rewriter())
         for files, deleted in staged_rewrites(self._staging, staged):
-            yield from entries.written_anew(queue.add(files, deleted), self._snapshot)
-        yield from entries.written_anew(queue.finish(), self._snapshot)
+            yield from entries.rewritten_entries(queue.add(files, deleted), self._snapshot)
+        yield from entries.rewritten_entries(queue.finish(), self._snapshot)
 
 
-def _split(source: IcebergSource, snapshot: Snapshot, files_per_part: int) -> list[IcebergUnit]:
-    units: list[IcebergUnit] = []
+def _split(source: IcebergSource, snapshot: Snapshot, files_per_part: int) -> list[IcebergSplit]:
+    units: list[IcebergSplit] = []
     before = 0
-    for number, part in enumerate(snapshot_parts(source.table, snapshot, files_per_part=files_per_part), start=2):
-        units.append(IcebergUnit(part=part, one_by_one=max(0, ONE_BY_ONE - before), number=number))
+    for number, part in enumerate(snapshot_splits(source.table, snapshot, files_per_part=files_per_part), start=2):
+        units.append(IcebergSplit(part=part, one_by_one=max(0, ONE_BY_ONE - before), number=number))
         before += part.files or 0
     return units
 
 
-def _delete_units(source: IcebergSource, snapshot: Snapshot) -> list[DeleteUnit]:
-    units: list[DeleteUnit] = []
+def _delete_units(source: IcebergSource, snapshot: Snapshot) -> list[DeleteSplit]:
+    units: list[DeleteSplit] = []
     before = 0
     for manifest in live_manifests(source.table, snapshot, ManifestContent.DELETES):
-        units.append(DeleteUnit(manifests=(manifest,), sought=max(0, ONE_BY_ONE - before)))
+        units.append(DeleteSplit(manifests=(manifest,), sought=max(0, ONE_BY_ONE - before)))
         before += listed_files(manifest) or 0
     return units
 
 
-def _merged(found: Sequence[PartSurvey], footers: FooterSurvey, outside: Roots) -> DeltaSurvey:
+def _merged(found: Sequence[ToDeltaSurvey], footers: FooterSampler, outside: Roots) -> DeltaSurvey:
     result = DeltaSurvey(footers=footers, outside=outside)
     for each in found:
         outside.merge(each.outside)
-        places = footers.absorb(each.facts, each.unreadable, each.miscounted)
+        places = footers.absorb(each.layout, each.unreadable, each.miscounted)
         for place, spec_id, tally in each.tallies:
-            result.tallies.setdefault((places[place], spec_id), FileTally()).add(tally)
+            result.tallies.setdefault((places[place], spec_id), GroupTotals()).add(tally)
         result.empty_strings |= each.empty_strings
         result.without_row_id += each.without_row_id
         footers.count = footers.count.plus(each.footers)
@@ -461,11 +461,11 @@ def _merged(found: Sequence[PartSurvey], footers: FooterSurvey, outside: Roots) 
 
 
 def _key(writer: DeltaWriter, files_per_part: int) -> str:
-    text = f"{claim_text(writer.position, writer.options_text)}|{writer.root}|{files_per_part}"
+    text = f"{creation_lock_text(writer.watermark, writer.options_text)}|{writer.root}|{files_per_part}"
     return hashlib.sha256(text.encode()).hexdigest()[:32]
 
 
-def _live_rows(totals: Totals) -> int:
+def _live_rows(totals: ChangeTotals) -> int:
     return (totals.rows or 0) - totals.deleted_rows
 
 

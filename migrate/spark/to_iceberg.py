@@ -19,7 +19,7 @@ from deltaberg.delta.log.add_path import path_keys
 from deltaberg.delta.log.log_replay import ReplayedFiles
 from deltaberg.delta.log.path_fingerprints import fingerprints
 from deltaberg.iceberg.snapshot_write.added_files import AddedManifests, ManifestRecipe
-from deltaberg.migrate.files.file_layout import FileFacts
+from deltaberg.migrate.files.file_layout import FileLayout
 from deltaberg.migrate.files.footer_count import FooterCount
 from deltaberg.migrate.files.footers import ONE_BY_ONE, Sampled
 from deltaberg.migrate.source import DeltaSource
@@ -31,7 +31,7 @@ from deltaberg.migrate.to_iceberg.deletes import PositionDeleteFiles, PuffinVect
 from deltaberg.migrate.to_iceberg.entries import DeleteSink, IcebergEntries, Written
 from deltaberg.migrate.to_iceberg.provenance import DeltaProvenance
 from deltaberg.migrate.to_iceberg.source_files import DeltaFileReader, DeltaFiles
-from deltaberg.migrate.to_iceberg.survey import FileTotals, IcebergSurvey, SurveyRequest
+from deltaberg.migrate.to_iceberg.survey import IcebergSurvey, SurveyRequest, SurveyTotals
 from deltaberg.migrate.to_iceberg.writer import IcebergWriter, WrittenIceberg
 from deltaberg.storage import Storage
 from deltaberg.storage.location_roots import Roots
@@ -43,7 +43,7 @@ _TAIL_ROWS: Final = 8192
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class DeltaUnit:
+class DeltaSplit:
     """What one task takes. part: of the checkpoint; None: the files of later commits that stand at ``rows``.
 
     one_by_one: how many of its files may be looked at one by one. found: where its survey left what it knows of single
@@ -67,7 +67,7 @@ class DeltaParts:
     staging: Staging
     keys: Place | None
 
-    def batches(self, unit: DeltaUnit) -> Iterator[pa.RecordBatch]:
+    def batches(self, unit: DeltaSplit) -> Iterator[pa.RecordBatch]:
         """The live files of a unit, in batches of ADD_SCHEMA."""
         snapshot = self.source.snapshot
         if unit.part is None:
@@ -80,27 +80,27 @@ class DeltaParts:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KnownFiles:
-    """What a survey knows of single files of its part, by location: those to write anew, those whose row ids are not
+    """What a survey knows of single files of its part, by location: those to rewrite, those whose row ids are not
     carried, and the rows of those whose log does not say."""
 
     rewritten: frozenset[str]
-    fresh_rows: frozenset[str]
+    without_row_ids: frozenset[str]
     row_counts: dict[str, int]
 
     def __bool__(self) -> bool:
-        return bool(self.rewritten or self.fresh_rows or self.row_counts)
+        return bool(self.rewritten or self.without_row_ids or self.row_counts)
 
 
-_NOTHING_KNOWN: Final = KnownFiles(rewritten=frozenset(), fresh_rows=frozenset(), row_counts={})
+_NOTHING_KNOWN: Final = KnownFiles(rewritten=frozenset(), without_row_ids=frozenset(), row_counts={})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class PartSurvey:
+class ToIcebergSurvey:
     """What a task found, codes by name."""
 
-    totals: FileTotals
-    marks: tuple[tuple[str, str, int, int], ...]
-    nameless: tuple[FileFacts, ...]
+    totals: SurveyTotals
+    findings_by_column: tuple[tuple[str, str, int, int], ...]
+    without_field_ids: tuple[FileLayout, ...]
     findings: tuple[dict[str, Any], ...]
     unreadable: dict[str, str]
     miscounted: dict[str, str]
@@ -113,7 +113,7 @@ class PartSurvey:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SurveyTask:
+class ToIcebergSurveyTask:
     """Looks at the files of one unit. distrusted: writers whose files are all looked at."""
 
     parts: DeltaParts
@@ -121,7 +121,7 @@ class SurveyTask:
     provenance: DeltaProvenance
     distrusted: frozenset[str] = frozenset()
 
-    def __call__(self, unit: DeltaUnit, attempt: Attempt) -> PartSurvey:
+    def __call__(self, unit: DeltaSplit, attempt: Attempt) -> ToIcebergSurvey:
         staging = self.parts.staging
         reader = DeltaFileReader(
             self.parts.source,
@@ -137,19 +137,21 @@ class SurveyTask:
             for adds in self.parts.batches(unit):
                 if adds.num_rows:
                     paths.append(fingerprints(path_keys(adds.column("path"))))
-                    surveyor.look_at(reader.describe(adds))
+                    surveyor.sample(reader.describe(adds))
         survey.totals.rewritten_files = len(survey.rewritten)
         every = np.concatenate(paths)
         every.sort()
         known = KnownFiles(
             rewritten=frozenset(survey.rewritten),
-            fresh_rows=frozenset(survey.fresh_rows),
+            without_row_ids=frozenset(survey.without_row_ids),
             row_counts=dict(reader.row_counts),
         )
-        return PartSurvey(
+        return ToIcebergSurvey(
             totals=survey.totals,
-            marks=tuple((name, what, files, rows) for (name, what), (_, files, rows) in survey.marks.items()),
-            nameless=tuple(survey.nameless.values()),
+            findings_by_column=tuple(
+                (name, what, files, rows) for (name, what), (_, files, rows) in survey.findings_by_column.items()
+            ),
+            without_field_ids=tuple(survey.without_field_ids.values()),
             findings=tuple(
                 {
                     "code": each.code.name,
@@ -172,8 +174,8 @@ class SurveyTask:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class TranslatedPart:
-    """What a task wrote. deletes: files of deletes. rewrites: where files wait that are to be written anew."""
+class ToIcebergResult:
+    """What a task wrote. deletes: files of deletes. rewrites: where files wait that are to be rewritten."""
 
     manifests: AddedManifests
     files: int
@@ -183,8 +185,8 @@ class TranslatedPart:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class TranslateTask:
-    """Makes entries of the files of one unit. entries: without files to write anew, which each unit knows itself.
+class ToIcebergTask:
+    """Makes entries of the files of one unit. entries: without files to rewrite, which each unit knows itself.
 
     job: begins the names of all files.
     """
@@ -196,14 +198,14 @@ class TranslateTask:
     data_folder: str
     job: str
 
-    def __call__(self, unit: DeltaUnit, attempt: Attempt) -> TranslatedPart:
+    def __call__(self, unit: DeltaSplit, attempt: Attempt) -> ToIcebergResult:
         staging = self.parts.staging
         known: KnownFiles = _NOTHING_KNOWN if unit.found is None else staging.take(unit.found)
         reader = DeltaFileReader(self.parts.source, deep=False, row_counts=known.row_counts)
         entries = replace(
             self.entries,
             rewritten=known.rewritten,
-            fresh_rows=known.fresh_rows if self.entries.lineage else frozenset(),
+            without_row_ids=known.without_row_ids if self.entries.lineage else frozenset(),
             written=Written(),
         )
         name = f"{self.job}-{attempt.name}"
@@ -217,7 +219,7 @@ class TranslateTask:
                 added.write(batch)
             for batch in deletes.entries():
                 added.write(batch)
-        return TranslatedPart(
+        return ToIcebergResult(
             manifests=added.written,
             files=entries.written.files,
             rows=entries.written.rows,
@@ -225,7 +227,7 @@ class TranslateTask:
             rewrites=tuple(queue.locations),
         )
 
-    def _located(self, unit: DeltaUnit, reader: DeltaFileReader) -> Iterator[DeltaFiles]:
+    def _located(self, unit: DeltaSplit, reader: DeltaFileReader) -> Iterator[DeltaFiles]:
         for adds in self.parts.batches(unit):
             if adds.num_rows:
                 yield reader.locate(adds)
@@ -255,7 +257,7 @@ class DeltaTranslation:
 
         Raises CorruptLog, after all files were looked at, as ``Snapshot.add_files`` does.
         """
-        task = SurveyTask(parts=self._parts, request=request, provenance=reader.provenance)
+        task = ToIcebergSurveyTask(parts=self._parts, request=request, provenance=reader.provenance)
         while True:
             found = self._looked_at(task)
             # What one task saw of a writer makes the files doubtful that others took to be alike.
@@ -268,7 +270,7 @@ class DeltaTranslation:
         self._units = [replace(unit, found=each.found) for unit, each in zip(self._units, found, strict=True)]
         return _merged(found, reader)
 
-    def _looked_at(self, task: SurveyTask) -> list[PartSurvey]:
+    def _looked_at(self, task: ToIcebergSurveyTask) -> list[ToIcebergSurvey]:
         where = task.request.source.location
         done = self._work.run(task, self._units, description=f"deltaberg: look at {where}", progress=self._progress)
         return [each.result for each in done]
@@ -283,9 +285,9 @@ class DeltaTranslation:
             builder = writer.snapshot(transaction, merge_manifests=False)
             recipe = builder.manifest_recipe(keep_inherited=design.carries_lineage)
             job.writes_to(data_folder, recipe.folder)
-            task = TranslateTask(
+            task = ToIcebergTask(
                 parts=self._parts,
-                entries=replace(entries, rewritten=frozenset(), fresh_rows=frozenset()),
+                entries=replace(entries, rewritten=frozenset(), without_row_ids=frozenset()),
                 recipe=recipe,
                 storage=self._staging.storage,
                 data_folder=data_folder,
@@ -315,15 +317,15 @@ class DeltaTranslation:
         )
 
 
-def _split(source: DeltaSource, staging: Staging, files_per_part: int) -> tuple[DeltaParts, list[DeltaUnit]]:
+def _split(source: DeltaSource, staging: Staging, files_per_part: int) -> tuple[DeltaParts, list[DeltaSplit]]:
     """The units; what the commits after the checkpoint say is staged for the tasks."""
     snapshot = source.snapshot
     tail = snapshot.tail
     hidden = 0 if tail is None else len(tail.logical_files)
-    units: list[DeltaUnit] = []
+    units: list[DeltaSplit] = []
     before = 0
     for part in snapshot.checkpoint_parts(files_per_part=files_per_part):
-        units.append(DeltaUnit(part=part, rows=None, one_by_one=_allowance(before - hidden)))
+        units.append(DeltaSplit(part=part, rows=None, one_by_one=_allowance(before - hidden)))
         before += part.files or 0
     keys = None
     if tail is not None:
@@ -332,7 +334,7 @@ def _split(source: DeltaSource, staging: Staging, files_per_part: int) -> tuple[
         for number, start in enumerate(range(0, tail.adds.num_rows, files_per_part)):
             some = tail.adds.slice(start, files_per_part).to_batches(max_chunksize=_TAIL_ROWS)
             rows = staging.put_rows(f"tail-{number}", some)
-            units.append(DeltaUnit(part=None, rows=rows, one_by_one=_allowance(before - hidden + start)))
+            units.append(DeltaSplit(part=None, rows=rows, one_by_one=_allowance(before - hidden + start)))
     return DeltaParts(source=source, staging=staging, keys=keys), units
 
 
@@ -341,17 +343,19 @@ def _allowance(files_before: int) -> int:
     return max(0, ONE_BY_ONE - max(0, files_before))
 
 
-def _merged(found: Sequence[PartSurvey], reader: DeltaFileReader) -> IcebergSurvey:
+def _merged(found: Sequence[ToIcebergSurvey], reader: DeltaFileReader) -> IcebergSurvey:
     result = IcebergSurvey()
     for each in found:
         result.totals = result.totals.plus(each.totals)
-        for name, what, files, rows in each.marks:
-            code, known_files, known_rows = result.marks.get((name, what), (_CODES[name], 0, 0))
-            result.marks[name, what] = (code, known_files + files, known_rows + rows)
-        for place, facts in zip(
-            reader.survey.absorb(each.nameless, each.unreadable, each.miscounted), each.nameless, strict=True
+        for name, what, files, rows in each.findings_by_column:
+            code, known_files, known_rows = result.findings_by_column.get((name, what), (_CODES[name], 0, 0))
+            result.findings_by_column[name, what] = (code, known_files + files, known_rows + rows)
+        for place, layout in zip(
+            reader.survey.absorb(each.without_field_ids, each.unreadable, each.miscounted),
+            each.without_field_ids,
+            strict=True,
         ):
-            result.nameless[place] = facts
+            result.without_field_ids[place] = layout
         result.findings += (Finding(**{**finding, "code": _CODES[finding["code"]]}) for finding in each.findings)
         result.counted_by_footer += each.counted_by_footer
         reader.outside.merge(each.outside)

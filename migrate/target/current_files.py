@@ -17,13 +17,13 @@ from deltaberg.errors import Conflict
 from deltaberg.iceberg.manifest.manifest_list import read_manifest_list
 from deltaberg.iceberg.metadata.metadata_location import VERSION_HINT, MetadataName, join_location, read_version_hint
 from deltaberg.iceberg.table import Table
-from deltaberg.migrate.target.existing_target import HeldPosition
+from deltaberg.migrate.target.existing_target import ExistingTarget
 from deltaberg.migrate.target.locations import join
 from deltaberg.migrate.target.own_files import own_files_of_adds, own_files_of_snapshot
 from deltaberg.storage import NotFound, Storage, StorageError
 
 
-def require_files(storage: Storage, root: str, held: HeldPosition) -> None:
+def require_files(storage: Storage, root: str, held: ExistingTarget) -> None:
     """Raise Conflict unless the files that the newest state of a target needs are there."""
     if held.iceberg is not None:
         _require_metadata(storage, root, held.iceberg)
@@ -34,7 +34,7 @@ def require_files(storage: Storage, root: str, held: HeldPosition) -> None:
         _require(storage, root, (own_files_of_adds(batch, root) for batch in adds))
 
 
-def repair_hint(storage: Storage, held: HeldPosition) -> tuple[str, ...]:
+def repair_hint(storage: Storage, held: ExistingTarget) -> tuple[str, ...]:
     """Put a missing or stale ``version-hint.text`` right; gives the location of one that was.
 
     It is only a hint, and the table can be read without it: where it cannot be written it stays as it is.
@@ -92,11 +92,11 @@ def _incomplete(root: str, what: str, *, path: str | None = None) -> Conflict:
     )
 
 
-def _may_own_files(storage: Storage, root: str, held: HeldPosition, snapshot: Snapshot) -> bool:
+def _may_own_files(storage: Storage, root: str, held: ExistingTarget, snapshot: Snapshot) -> bool:
     return snapshot.protocol.supports("deletionVectors") or _has_rewritten(storage, root, held)
 
 
-def _has_rewritten(storage: Storage, root: str, held: HeldPosition) -> bool:
+def _has_rewritten(storage: Storage, root: str, held: ExistingTarget) -> bool:
     """Whether the conversion wrote data files anew, by its plan document; without one it may have."""
     if held.plan_name is None:
         return True

@@ -15,53 +15,53 @@ from deltaberg.errors import Conflict, NotATable
 from deltaberg.iceberg.errors import AmbiguousMetadata
 from deltaberg.iceberg.table import Table
 from deltaberg.migrate.source import DeltaSource, Source, TableFormat
-from deltaberg.migrate.target.watermark import OPTIONS_KEY, PLAN_KEY, POSITION_KEY, Position
+from deltaberg.migrate.target.watermark import OPTIONS_KEY, PLAN_KEY, WATERMARK_KEY, Watermark
 from deltaberg.storage import NotFound, Storage
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class HeldPosition:
+class ExistingTarget:
     """The position of the table in a target folder.
 
     untouched: the newest commit there is deltaberg's own. position: None where deltaberg did not write the table.
-    only_notes: what others committed after it changes nothing: VACUUM tells the log when it begins and when it ends.
-    cleaned_up: the first and last version since then whose commits are gone, where those that are left change nothing.
+    only_commit_info: what others committed after it changes nothing: VACUUM tells the log when it begins and when it ends.
+    missing_commits: the first and last version since then whose commits are gone, where those that are left change nothing.
     plan_name: the plan document it was written by, None where the table does not say. iceberg, delta: the table, one of
     the two.
     """
 
-    position: Position | None
+    watermark: Watermark | None
     options_text: str
     metadata_location: str
     untouched: bool
     plan_name: str | None
-    only_notes: bool = False
-    cleaned_up: tuple[int, int] | None = None
+    only_commit_info: bool = False
+    missing_commits: tuple[int, int] | None = None
     iceberg: Table | None = field(default=None, repr=False)
     delta: Snapshot | None = field(default=None, repr=False)
 
-    def require(self, position: Position, *, options_text: str, root: str, source: Source | None = None) -> None:
+    def require(self, watermark: Watermark, *, options_text: str, root: str, source: Source | None = None) -> None:
         """Raise Conflict unless the target holds exactly this position and nobody has changed it.
 
         source: at that position; with it the message tells a source with another past from one that is at another state.
         """
-        if self.position is None:
+        if self.watermark is None:
             raise Conflict(f"Cannot write to {root}: it holds another table; choose another --target", path=root)
-        if (self.position.format, self.position.uuid) != (position.format, position.uuid):
+        if (self.watermark.format, self.watermark.uuid) != (watermark.format, watermark.uuid):
             raise Conflict(
-                f"Cannot write to {root}: it holds {self.position.describe()} (expected {position.describe()}); "
+                f"Cannot write to {root}: it holds {self.watermark.describe()} (expected {watermark.describe()}); "
                 "choose another --target",
                 path=root,
             )
-        if not self.untouched and not self.only_notes and self.cleaned_up is None:
+        if not self.untouched and not self.only_commit_info and self.missing_commits is None:
             raise Conflict(
                 f"Cannot use {root}: somebody else has committed to it since deltaberg wrote it; choose another --target",
                 path=root,
             )
-        if not self.position.is_same_state(position):
-            require_same_past(self.position, position, source, root)
+        if not self.watermark.is_same_state(watermark):
+            require_same_past(self.watermark, watermark, source, root)
             raise Conflict(
-                f"Cannot write to {root}: it holds {self.position.describe()} (expected {position.describe()}); "
+                f"Cannot write to {root}: it holds {self.watermark.describe()} (expected {watermark.describe()}); "
                 "this state needs another --target",
                 path=root,
             )
@@ -71,8 +71,8 @@ class HeldPosition:
                 f"(expected {options_text}); choose another --target",
                 path=root,
             )
-        if self.cleaned_up is not None:
-            first, last = self.cleaned_up
+        if self.missing_commits is not None:
+            first, last = self.missing_commits
             gone = f"commit {first}" if first == last else f"commits {first} to {last}"
             raise Conflict(
                 f"Cannot tell whether {root} is as deltaberg wrote it: the clean-up of its log took {gone} away, which may "
@@ -82,11 +82,11 @@ class HeldPosition:
             )
 
 
-def require_same_past(held: Position, position: Position, source: Source | None, root: str) -> None:
+def require_same_past(held: Watermark, watermark: Watermark, source: Source | None, root: str) -> None:
     """Raise Conflict where the source no longer has the state that the target was made from, or another one in its place."""
-    if replace(position, fingerprint=held.fingerprint) == held:
+    if replace(watermark, fingerprint=held.fingerprint) == held:
         raise _another_past(held, root)
-    if not isinstance(source, DeltaSource) or held.version is None or position.version is None:
+    if not isinstance(source, DeltaSource) or held.version is None or watermark.version is None:
         return
     location = f"{source.table.log_folder}/{commit_name(held.version)}"
     try:
@@ -94,9 +94,9 @@ def require_same_past(held: Position, position: Position, source: Source | None,
         commit = LogFile(location=location, version=held.version, kind=LogFileKind.COMMIT, size=size)
         then = commit_fingerprint(source.storage, commit)
     except NotFound:
-        if held.version > position.version and source.table.snapshot().version < held.version:
+        if held.version > watermark.version and source.table.snapshot().version < held.version:
             raise Conflict(
-                f"Cannot write to {root}: it holds {held.describe()}, which ends at version {position.version} now: "
+                f"Cannot write to {root}: it holds {held.describe()}, which ends at version {watermark.version} now: "
                 "its log was set back to an earlier state, or has lost its end; choose another --target, or delete this "
                 "one first to have the table as it is now",
                 path=root,
@@ -106,7 +106,7 @@ def require_same_past(held: Position, position: Position, source: Source | None,
         raise _another_past(held, root)
 
 
-def _another_past(held: Position, root: str) -> Conflict:
+def _another_past(held: Watermark, root: str) -> Conflict:
     other = "the commit" if held.format is TableFormat.DELTA else f"the schema {held.schema_id}"
     return Conflict(
         f"Cannot write to {root}: it holds {held.describe()}, and the source has another past: {other} of that state is "
@@ -116,12 +116,12 @@ def _another_past(held: Position, root: str) -> Conflict:
     )
 
 
-def held_position(storage: Storage, root: str, format: TableFormat) -> HeldPosition | None:
+def existing_target(storage: Storage, root: str, format: TableFormat) -> ExistingTarget | None:
     """What a table of the target's format in a folder holds; None where there is none. Raises what reading it raises."""
     return _of_iceberg(storage, root) if format is TableFormat.ICEBERG else _of_delta(storage, root)
 
 
-def _of_iceberg(storage: Storage, root: str) -> HeldPosition | None:
+def _of_iceberg(storage: Storage, root: str) -> ExistingTarget | None:
     try:
         table = Table.open(root, storage)
     except NotATable:
@@ -135,10 +135,10 @@ def _of_iceberg(storage: Storage, root: str) -> HeldPosition | None:
     metadata = table.metadata
     properties, head = metadata.properties, metadata.current_snapshot
     line = metadata.ancestors(None if head is None else head.snapshot_id)
-    own = next((each for each in line if POSITION_KEY in each.summary), None)
+    own = next((each for each in line if WATERMARK_KEY in each.summary), None)
     stated = properties if own is None else own.summary
-    return HeldPosition(
-        position=Position.from_properties(stated) if POSITION_KEY in properties else None,
+    return ExistingTarget(
+        watermark=Watermark.from_properties(stated) if WATERMARK_KEY in properties else None,
         options_text=properties.get(OPTIONS_KEY, "{}"),
         metadata_location=table.metadata_location,
         untouched=own is not None and head is not None and own.snapshot_id == head.snapshot_id,
@@ -147,28 +147,28 @@ def _of_iceberg(storage: Storage, root: str) -> HeldPosition | None:
     )
 
 
-def _of_delta(storage: Storage, root: str) -> HeldPosition | None:
+def _of_delta(storage: Storage, root: str) -> ExistingTarget | None:
     try:
         table = DeltaTable.open(root, storage)
     except NotATable:
         return None
     snapshot = table.snapshot()
     configuration = snapshot.metadata.configuration
-    stated = Position.from_properties(configuration)
+    stated = Watermark.from_properties(configuration)
     since = _since(table, snapshot.version) if stated is not None else _Since()
-    return HeldPosition(
-        position=None if stated is None else _reached(stated, snapshot),
+    return ExistingTarget(
+        watermark=None if stated is None else _reached(stated, snapshot),
         options_text=configuration.get(OPTIONS_KEY, "{}"),
         metadata_location=f"{log_folder(root)}/{commit_name(snapshot.version)}",
         untouched=since.untouched,
         plan_name=configuration.get(PLAN_KEY),
-        only_notes=since.only_notes,
-        cleaned_up=since.cleaned_up,
+        only_commit_info=since.only_commit_info,
+        missing_commits=since.missing_commits,
         delta=snapshot,
     )
 
 
-def _reached(stated: Position, snapshot: Snapshot) -> Position:
+def _reached(stated: Watermark, snapshot: Snapshot) -> Watermark:
     """The ``txn`` action says the snapshot, which most commits change; the metadata says the schema."""
     txn = snapshot.txns.get(stated.app_id)
     if txn is None or (stated.version is None and not txn.version):
@@ -178,11 +178,11 @@ def _reached(stated: Position, snapshot: Snapshot) -> Position:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Since:
-    """What others committed after deltaberg did; as in ``HeldPosition``."""
+    """What others committed after deltaberg did; as in ``ExistingTarget``."""
 
     untouched: bool = False
-    only_notes: bool = False
-    cleaned_up: tuple[int, int] | None = None
+    only_commit_info: bool = False
+    missing_commits: tuple[int, int] | None = None
 
 
 def _since(table: DeltaTable, newest: int) -> _Since:
@@ -193,9 +193,9 @@ def _since(table: DeltaTable, newest: int) -> _Since:
         except CorruptLog:
             return _Since()
         except NotFound:
-            return _Since(cleaned_up=(version, version))
-        if info is not None and POSITION_KEY in info.raw:
-            return _Since(untouched=version == newest, only_notes=version < newest)
+            return _Since(missing_commits=(version, version))
+        if info is not None and WATERMARK_KEY in info.raw:
+            return _Since(untouched=version == newest, only_commit_info=version < newest)
         if not is_note:
             return _Since()
     return _Since()

@@ -4,24 +4,24 @@ from __future__ import annotations
 
 from deltaberg.errors import DeltabergError, Interrupted
 from deltaberg.migrate.source import TableFormat
-from deltaberg.migrate.target.existing_target import held_position
+from deltaberg.migrate.target.existing_target import existing_target
 from deltaberg.migrate.target.locations import join
 from deltaberg.migrate.target.run_document import RunId
-from deltaberg.migrate.target.watermark import Position
+from deltaberg.migrate.target.watermark import Watermark
 from deltaberg.storage import Storage
 
 
-def what_stands(storage: Storage, root: str, to: TableFormat, position: Position, run: RunId) -> Interrupted:
-    """The error to raise in place of the interrupt, once the conversion has taken back what it could."""
+def what_stands(storage: Storage, root: str, to: TableFormat, watermark: Watermark, run: RunId) -> Interrupted:
+    """The error to raise in place of the interrupt, once the conversion has rolled back what it could."""
     try:
-        held = held_position(storage, root, to)
+        held = existing_target(storage, root, to)
         unfinished = storage.exists(join(root, run.document_name))
     except DeltabergError as error:
         return Interrupted(f"outcome unknown: {root} cannot be looked at now ({error})", table=root, outcome="unknown")
-    reached = None if held is None else held.position
-    if reached == position:
-        return Interrupted(f"{root} stands, with {position.describe()}", table=root, outcome="stands")
-    if reached is not None and (reached.format, reached.uuid) == (position.format, position.uuid):
+    reached = None if held is None else held.watermark
+    if reached == watermark:
+        return Interrupted(f"{root} stands, with {watermark.describe()}", table=root, outcome="stands")
+    if reached is not None and (reached.format, reached.uuid) == (watermark.format, watermark.uuid):
         return Interrupted(
             f"{root} stands up to {reached.describe()}; what came after it was not committed, and the next run goes on there",
             table=root,

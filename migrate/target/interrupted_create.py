@@ -6,10 +6,10 @@ import json
 from contextlib import suppress
 from typing import Final
 
-from deltaberg.delta.commit.distributed_create import FIRST_VERSION, claim_of, recover
+from deltaberg.delta.commit.distributed_create import FIRST_VERSION, creation_lock_of, recover
 from deltaberg.delta.log.log_path import commit_name, log_folder
 from deltaberg.migrate.target.locations import join
-from deltaberg.migrate.target.watermark import Position
+from deltaberg.migrate.target.watermark import Watermark
 from deltaberg.migrate.to_delta.entries import HIDDEN_FOLDER
 from deltaberg.storage import Storage, StorageError
 
@@ -17,19 +17,19 @@ VECTORS_FOLDER: Final = "vectors-"
 """How the names of folders begin that hold the deletion vectors of such a creation."""
 
 
-def claim_text(position: Position, options_text: str) -> str:
+def creation_lock_text(watermark: Watermark, options_text: str) -> str:
     """Says which conversion creates a table; the same when it is run again."""
-    return json.dumps({"position": position.to_json(), "options": options_text}, separators=(",", ":"), sort_keys=True)
+    return json.dumps({"position": watermark.to_json(), "options": options_text}, separators=(",", ":"), sort_keys=True)
 
 
-def clear_unfinished(storage: Storage, root: str, position: Position, options_text: str) -> None:
-    """Take back what this conversion left in a folder when it died; a table that it had finished stays.
+def clear_interrupted_create(storage: Storage, root: str, watermark: Watermark, options_text: str) -> None:
+    """Roll back what this conversion left in a folder when it died; a table that it had finished stays.
 
     Raises DeltaConflict where another conversion has begun one, which may still be at work.
     """
-    if claim_of(storage, root) is None:
+    if creation_lock_of(storage, root) is None:
         return
-    recover(storage, root, claim=claim_text(position, options_text))
+    recover(storage, root, creation_lock=creation_lock_text(watermark, options_text))
     if storage.exists(f"{log_folder(root)}/{commit_name(FIRST_VERSION)}"):
         return
     folder = join(root, HIDDEN_FOLDER)

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from typing import Final
 
-from deltaberg.delta.commit.distributed_create import claim_of, recover
+from deltaberg.delta.commit.distributed_create import creation_lock_of, recover
 from deltaberg.delta.errors import VersionNotFound
 from deltaberg.delta.log.log_path import log_folder
 from deltaberg.delta.table import DeltaTable
@@ -70,9 +70,9 @@ def delete_all_runs(storage: Storage, root: str, to: TableFormat, *, committed: 
 
     committed: as in ``delete_dead_runs``; None where there is no table.
     """
-    claim = claim_of(storage, root) if to is TableFormat.DELTA and committed is None else None
-    if claim is not None:
-        recover(storage, root, claim=claim)
+    creation_lock = creation_lock_of(storage, root) if to is TableFormat.DELTA and committed is None else None
+    if creation_lock is not None:
+        recover(storage, root, creation_lock=creation_lock)
     documents = run_documents(storage, root, to)
     dead = [each for each in documents if each.is_dead is not False]
     return _delete_runs(storage, root, to, dead, committed, with_committed=bool(dead) and len(dead) == len(documents))

@@ -9,16 +9,16 @@ from typing import Literal
 from deltaberg.delta.commit.distributed_create import FIRST_VERSION, is_claimed
 from deltaberg.delta.log.log_path import commit_name, log_folder
 from deltaberg.migrate.source import Source, TableFormat
-from deltaberg.migrate.target.existing_target import HeldPosition, held_position
-from deltaberg.migrate.target.interrupted_create import claim_text
+from deltaberg.migrate.target.existing_target import ExistingTarget, existing_target
+from deltaberg.migrate.target.interrupted_create import creation_lock_text
 from deltaberg.migrate.target.locations import join
-from deltaberg.migrate.target.watermark import Position, position_of
+from deltaberg.migrate.target.watermark import Watermark, watermark_of
 from deltaberg.migrate.to_delta.entries import HIDDEN_FOLDER
 from deltaberg.translate.options import ConvertOptions
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Begun:
+class InterruptedConversion:
     """A replay that was interrupted: the snapshot and schema it got to, and its plan document."""
 
     snapshot_id: int
@@ -31,8 +31,8 @@ class TargetState:
     """``new``: no table is there. ``begun``: a replay to go on with. ``current``: the table that is ``held`` there is the one
     that was asked for."""
 
-    held: HeldPosition | None = None
-    begun: Begun | None = None
+    held: ExistingTarget | None = None
+    begun: InterruptedConversion | None = None
 
     @property
     def name(self) -> Literal["new", "begun", "current"]:
@@ -42,19 +42,19 @@ class TargetState:
 def target_state(source: Source, to: TableFormat, root: str, options: ConvertOptions) -> TargetState:
     """Look at the target's folder; nothing is written. Raises Conflict where the conversion must not touch what is there,
     and what reading it raises."""
-    storage, position, text = source.storage, position_of(source), options_text(options)
+    storage, watermark, text = source.storage, watermark_of(source), options_text(options)
     # What this very conversion left unfinished is no table: it is cleared away before anything is written.
     cleared = (
         to is TableFormat.DELTA
-        and is_claimed(storage, root, claim=claim_text(position, text))
+        and is_claimed(storage, root, creation_lock=creation_lock_text(watermark, text))
         and not storage.exists(f"{log_folder(root)}/{commit_name(FIRST_VERSION)}")
     )
-    held = None if cleared else held_position(storage, root, to)
+    held = None if cleared else existing_target(storage, root, to)
     if held is None:
         return TargetState()
-    begun = _interrupted(source, to, root, options, held, position)
+    begun = _interrupted(source, to, root, options, held, watermark)
     if begun is None:
-        held.require(position, options_text=text, root=root, source=source)
+        held.require(watermark, options_text=text, root=root, source=source)
     return TargetState(held=held, begun=begun)
 
 
@@ -69,31 +69,33 @@ def options_text(options: ConvertOptions) -> str:
     return json.dumps(chosen, sort_keys=True, default=dict)
 
 
-def plan_prefix(position: Position) -> str:
+def plan_prefix(watermark: Watermark) -> str:
     """What the names of plan documents begin with, relative to the target; the rest is each conversion's own."""
-    return f"{HIDDEN_FOLDER}/plan-{0 if position.version is None else position.version}-"
+    return f"{HIDDEN_FOLDER}/plan-{0 if watermark.version is None else watermark.version}-"
 
 
 def _interrupted(
-    source: Source, to: TableFormat, root: str, options: ConvertOptions, held: HeldPosition, position: Position
-) -> Begun | None:
+    source: Source, to: TableFormat, root: str, options: ConvertOptions, held: ExistingTarget, watermark: Watermark
+) -> InterruptedConversion | None:
     """How far a replay of this very position got before it was killed; None where none was."""
-    if options.history != "all" or to is not TableFormat.DELTA or held.position is None:
+    if options.history != "all" or to is not TableFormat.DELTA or held.watermark is None:
         return None
-    if held.position.version is None or held.plan_name is None:
+    if held.watermark.version is None or held.plan_name is None:
         return None
     reached = replace(
-        position,
-        version=held.position.version,
-        schema_id=held.position.schema_id,
-        fingerprint=held.position.fingerprint,
+        watermark,
+        version=held.watermark.version,
+        schema_id=held.watermark.schema_id,
+        fingerprint=held.watermark.fingerprint,
     )
-    if reached != held.position:
+    if reached != held.watermark:
         return None
-    if held.position.is_same_state(position) or not held.untouched or held.options_text != options_text(options):
+    if held.watermark.is_same_state(watermark) or not held.untouched or held.options_text != options_text(options):
         return None
-    if not held.plan_name.startswith(plan_prefix(position)):
+    if not held.plan_name.startswith(plan_prefix(watermark)):
         return None
     if not source.storage.exists(join(root, held.plan_name)):
         return None
-    return Begun(snapshot_id=held.position.version, schema_id=held.position.schema_id, plan_name=held.plan_name)
+    return InterruptedConversion(
+        snapshot_id=held.watermark.version, schema_id=held.watermark.schema_id, plan_name=held.plan_name
+    )

@@ -14,7 +14,7 @@ from deltaberg.storage import FileInfo, Storage, StorageError
 from deltaberg.storage.protocol import Chunk, Probe
 
 
-class RecordingStorage:
+class UndoStorage:
     """Passes everything on to another storage. Satisfies ``Storage``. run: whose names the files have."""
 
     def __init__(self, storage: Storage, run: RunId | None = None) -> None:
@@ -26,9 +26,9 @@ class RecordingStorage:
         self._undecided: set[str] = set()
         self.has_kept = False
 
-    def __reduce__(self) -> tuple[type[RecordingStorage], tuple[Storage, RunId]]:
+    def __reduce__(self) -> tuple[type[UndoStorage], tuple[Storage, RunId]]:
         """Another process records what it writes itself."""
-        return RecordingStorage, (self._storage, self.run)
+        return UndoStorage, (self._storage, self.run)
 
     def adopt(self, location: str) -> None:
         """Count a file that another process wrote as written through this storage."""
@@ -69,7 +69,7 @@ class RecordingStorage:
         self._storage.commit_begins(location)
 
     def commit_ends(self, location: str, *, stands: bool) -> None:
-        """What was written until a commit that stands is never taken back."""
+        """What was written until a commit that stands is never rolled back."""
         self._storage.commit_ends(location, stands=stands)
         if stands:
             self.keep()

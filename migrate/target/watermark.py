@@ -17,7 +17,7 @@ from deltaberg.iceberg.schema.schema import Schema
 from deltaberg.migrate.source import DeltaSource, IcebergSource, Source, TableFormat
 
 APP_ID_PREFIX: Final = "deltaberg:"
-POSITION_KEY: Final = "deltaberg.source.position"
+WATERMARK_KEY: Final = "deltaberg.source.position"
 TARGET_VERSION_KEY: Final = "deltaberg.target.version"
 OPTIONS_KEY: Final = "deltaberg.options"
 PLAN_KEY: Final = "deltaberg.plan"
@@ -32,7 +32,7 @@ STREAMS_KEY: Final = "deltaberg.delta.transactions"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Position:
+class Watermark:
     """One state of one source table.
 
     uuid: the source table's identity. version: Delta version or Iceberg snapshot id, None for an Iceberg table
@@ -49,11 +49,11 @@ class Position:
     schema_id: int | None = None
     fingerprint: str | None = None
 
-    def at(self, version: int) -> Position:
+    def at(self, version: int) -> Watermark:
         """The same source at another version."""
         return replace(self, version=version, fingerprint=self.fingerprint if version == self.version else None)
 
-    def is_same_state(self, other: Position) -> bool:
+    def is_same_state(self, other: Watermark) -> bool:
         """Whether both are one state, as far as is known of both."""
         unlike = None not in (self.fingerprint, other.fingerprint) and self.fingerprint != other.fingerprint
         return replace(self, fingerprint=other.fingerprint) == other and not unlike
@@ -80,18 +80,18 @@ class Position:
         return json.dumps(self.to_json(), separators=(",", ":"), sort_keys=True)
 
     @staticmethod
-    def from_properties(properties: Mapping[str, str]) -> Position | None:
+    def from_properties(properties: Mapping[str, str]) -> Watermark | None:
         """The position among a target's properties; None where deltaberg did not write the table.
 
         Raises Conflict where the property is not what deltaberg writes.
         """
-        text = properties.get(POSITION_KEY)
+        text = properties.get(WATERMARK_KEY)
         if text is None:
             return None
         try:
             value = json.loads(text)
             version = value["version"]
-            return Position(
+            return Watermark(
                 format=TableFormat(value["format"]),
                 uuid=str(value["uuid"]),
                 version=None if version is None else int(version),
@@ -101,7 +101,7 @@ class Position:
             )
         except (ValueError, KeyError, TypeError, AttributeError) as error:
             raise Conflict(
-                f"Cannot read the target's property {POSITION_KEY}: it is {text!r:.200} "
+                f"Cannot read the target's property {WATERMARK_KEY}: it is {text!r:.200} "
                 "(expected what deltaberg writes); take another target"
             ) from error
 
@@ -116,13 +116,13 @@ def schema_fingerprint(schema: Schema) -> str:
     return hashlib.sha256(json.dumps(schema.to_json(), sort_keys=True).encode()).hexdigest()
 
 
-def position_of(source: Source) -> Position:
+def watermark_of(source: Source) -> Watermark:
     """The position that a target of this source reaches."""
     match source:
         case IcebergSource():
             snapshot = source.snapshot
             schema = source.schema
-            return Position(
+            return Watermark(
                 format=TableFormat.ICEBERG,
                 uuid=source.table.metadata.table_uuid or source.table.metadata.location,
                 version=None if snapshot is None else snapshot.snapshot_id,
@@ -131,7 +131,7 @@ def position_of(source: Source) -> Position:
                 fingerprint=schema_fingerprint(schema),
             )
         case DeltaSource():
-            return Position(
+            return Watermark(
                 format=TableFormat.DELTA,
                 uuid=source.snapshot.metadata.id,
                 version=source.snapshot.version,
@@ -141,11 +141,11 @@ def position_of(source: Source) -> Position:
 
 def describe_source(source: Source) -> dict[str, Any]:
     """The table and state that a plan or report is about."""
-    position = position_of(source)
+    watermark = watermark_of(source)
     return {
         "format": source.format.value,
         "location": source.location,
-        "uuid": position.uuid,
-        "version": position.version,
-        **({"ref": position.ref} if position.ref is not None else {}),
+        "uuid": watermark.uuid,
+        "version": watermark.version,
+        **({"ref": watermark.ref} if watermark.ref is not None else {}),
     }

@@ -17,7 +17,7 @@ from deltaberg.migrate.source import IcebergSource
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SnapshotLine:
+class Ancestry:
     """snapshots: oldest first, with the schema of each; the last one twice where the schema was changed after it.
     union: the newest schema and what older ones had beside.
 
@@ -28,11 +28,11 @@ class SnapshotLine:
     schemas: tuple[Schema, ...]
     union: Schema
     promotes: bool
-    cut: str | None
+    truncated_because: str | None
 
-    def since(self, first: int, cut: str) -> SnapshotLine:
+    def since(self, first: int, truncated_because: str) -> Ancestry:
         """The line without its ``first`` oldest snapshots."""
-        return _line(self.snapshots[first:], self.schemas[first:], cut)
+        return _ancestry(self.snapshots[first:], self.schemas[first:], truncated_because)
 
     @property
     def distinct(self) -> tuple[Snapshot, ...]:
@@ -65,25 +65,26 @@ class SnapshotLine:
         return 0
 
 
-def line_of(snapshots: Sequence[Snapshot], schemas: Sequence[Schema]) -> SnapshotLine:
+def line_of(snapshots: Sequence[Snapshot], schemas: Sequence[Schema]) -> Ancestry:
     """Snapshots that come to a target that exists. schemas: the target's own, then one for each commit to come; ``cut`` says
     why one set of files cannot follow them."""
     first = _first_that_follows(schemas)
-    line = _line(snapshots, schemas, None)
+    ancestry = _ancestry(snapshots, schemas, None)
     if not first:
-        return line
+        return ancestry
     return replace(
-        line, cut=f"a column is dropped that has a default, or changes its kind, with schema {schemas[first].schema_id}"
+        ancestry,
+        truncated_because=f"a column is dropped that has a default, or changes its kind, with schema {schemas[first].schema_id}",
     )
 
 
-def snapshot_line(source: IcebergSource, *, whole: bool) -> SnapshotLine:
+def ancestry_of(source: IcebergSource, *, whole: bool) -> Ancestry:
     """The line of the source's snapshot; ``whole`` False: that snapshot alone. Raises CorruptMetadata for a circle."""
     metadata, snapshot = source.table.metadata, source.snapshot
     if snapshot is None:
-        return SnapshotLine(snapshots=(), schemas=(), union=source.schema, promotes=False, cut=None)
+        return Ancestry(snapshots=(), schemas=(), union=source.schema, promotes=False, truncated_because=None)
     if not whole:
-        return _line((snapshot,), (source.schema,), None)
+        return _ancestry((snapshot,), (source.schema,), None)
     found = tuple(reversed(list(metadata.ancestors(snapshot.snapshot_id))))
     schemas = tuple(metadata.schema_for(each) for each in found)
     if schemas[-1].fields != source.schema.fields:
@@ -91,22 +92,24 @@ def snapshot_line(source: IcebergSource, *, whole: bool) -> SnapshotLine:
     else:
         schemas = (*schemas[:-1], source.schema)
     oldest = found[0]
-    cut = None
+    truncated_because = None
     if oldest.parent_snapshot_id is not None:
-        cut = f"snapshot {oldest.parent_snapshot_id} has expired"
+        truncated_because = f"snapshot {oldest.parent_snapshot_id} has expired"
     first = _first_that_follows(schemas)
     if first:
-        cut = f"snapshot {found[first].snapshot_id} drops a column with a default, or changes a column's kind"
-    return _line(found[first:], schemas[first:], cut)
+        truncated_because = (
+            f"snapshot {found[first].snapshot_id} drops a column with a default, or changes a column's kind"
+        )
+    return _ancestry(found[first:], schemas[first:], truncated_because)
 
 
-def _line(snapshots: Sequence[Snapshot], schemas: Sequence[Schema], cut: str | None) -> SnapshotLine:
-    return SnapshotLine(
+def _ancestry(snapshots: Sequence[Snapshot], schemas: Sequence[Schema], truncated_because: str | None) -> Ancestry:
+    return Ancestry(
         snapshots=tuple(snapshots),
         schemas=tuple(schemas),
         union=_union(schemas),
         promotes=any(_changes_types(before, after) for before, after in itertools.pairwise(schemas)),
-        cut=cut,
+        truncated_because=truncated_because,
     )
 
 

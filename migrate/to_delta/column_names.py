@@ -16,7 +16,7 @@ from deltaberg.iceberg.schema.schema import Schema
 from deltaberg.migrate.to_delta.survey import DeltaSurvey
 from deltaberg.translate import codes
 from deltaberg.translate.column_mapping_property import CarriedMapping
-from deltaberg.translate.file_sharing import Obstacle, name_obstacles, names_in_file, taken_names
+from deltaberg.translate.file_sharing import SharingBlocker, name_obstacles, names_in_file, taken_names
 from deltaberg.translate.findings import Finding
 from deltaberg.translate.options import ConvertOptions
 from deltaberg.translate.physical_names import choose_physical_names
@@ -54,7 +54,7 @@ class ColumnNaming:
     def known(self) -> set[str]:
         """Names of top-level columns in any schema and any file."""
         of_schemas = {column.name for schema in self.all_schemas for column in schema.fields}
-        return of_schemas | {each.name for facts in self.survey.footers.facts for each in facts.fields or ()}
+        return of_schemas | {each.name for layout in self.survey.footers.layout for each in layout.fields or ()}
 
     def mode(self) -> MappingMode:
         """The mode that was asked for; else by id where all files have ids."""
@@ -66,8 +66,8 @@ class ColumnNaming:
 
     def findings(self, *, has_name_mapping: bool) -> Iterator[Finding]:
         """What files without field ids mean for readers of both formats."""
-        live = [self.survey.footers.facts[facts] for facts, _ in self.survey.tallies]
-        if not has_name_mapping and any(facts.fields and not facts.has_ids for facts in live):
+        live = [self.survey.footers.layout[layout] for layout, _ in self.survey.tallies]
+        if not has_name_mapping and any(layout.fields and not layout.has_ids for layout in live):
             yield Finding(code=codes.FIELD_IDS_UNMAPPED, what="data files")
         if self.options.column_mapping == "auto" and not self._all_have_ids():
             yield Finding(code=codes.FIELD_IDS_ABSENT, what="data files")
@@ -75,12 +75,12 @@ class ColumnNaming:
     def physical_names(self, partition_sources: frozenset[int], mode: MappingMode) -> dict[int, str]:
         """The name that most bytes use; the present one for partition columns and for what no file holds."""
         bytes_by_name: dict[int, dict[str, int]] = {}
-        for (facts, _), tally in self.survey.tallies.items():
-            for field_id, name in names_in_file(self.schema, self.held[facts]).items():
+        for (layout, _), tally in self.survey.tallies.items():
+            for field_id, name in names_in_file(self.schema, self.held[layout]).items():
                 by_name = bytes_by_name.setdefault(field_id, {})
                 by_name[name] = by_name.get(name, 0) + tally.bytes
         taken: dict[int, set[str]] = {}
-        for each, own in zip(self.survey.footers.facts, self.held, strict=True):
+        for each, own in zip(self.survey.footers.layout, self.held, strict=True):
             for field_id, others in taken_names(each.fields or (), self.schema, own):
                 taken.setdefault(field_id, set()).update(others)
         return choose_physical_names(
@@ -98,7 +98,7 @@ class ColumnNaming:
         """The mode of the Delta table that this one came from, where readers still find every column by it."""
         if self.carried is None or self.options.column_mapping != "auto" or self.carried.mode is MappingMode.ID:
             return mode
-        if any(self.obstacles(facts, names, partition_sources) for facts in range(len(self.held))):
+        if any(self.blockers(layout, names, partition_sources) for layout in range(len(self.held))):
             return mode
         if self.carried.mode is MappingMode.NAME:
             return MappingMode.NAME
@@ -116,17 +116,17 @@ class ColumnNaming:
         columns = (column for schema in self.schemas for column in schema.all_fields())
         return any(names.get(column.field_id, column.name) != column.name for column in columns)
 
-    def obstacles(
-        self, facts: int, names: Mapping[int, str], partition_sources: frozenset[int]
-    ) -> tuple[Obstacle, ...]:
+    def blockers(
+        self, layout: int, names: Mapping[int, str], partition_sources: frozenset[int]
+    ) -> tuple[SharingBlocker, ...]:
         """Columns that a reader matching by physical name would miss or mistake in files of these facts."""
-        fields = self.survey.footers.facts[facts].fields
-        found = () if fields is None else name_obstacles(fields, self.schema, self.held[facts], names)
+        fields = self.survey.footers.layout[layout].fields
+        found = () if fields is None else name_obstacles(fields, self.schema, self.held[layout], names)
         return tuple(each for each in found if self._top_level_id(each.column) not in partition_sources)
 
     def _top_level_id(self, name: str) -> int | None:
         return next((column.field_id for column in self.schema.fields if column.name == name), None)
 
     def _all_have_ids(self) -> bool:
-        live = [self.survey.footers.facts[facts] for facts, _ in self.survey.tallies]
-        return all(facts.has_ids for facts in live if facts.fields is not None)
+        live = [self.survey.footers.layout[layout] for layout, _ in self.survey.tallies]
+        return all(layout.has_ids for layout in live if layout.fields is not None)

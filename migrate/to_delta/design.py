@@ -16,14 +16,14 @@ from deltaberg.iceberg.metadata.snapshot_ref import MAIN_BRANCH
 from deltaberg.iceberg.partition.partition_spec import PartitionSpec
 from deltaberg.iceberg.schema.schema import Schema
 from deltaberg.iceberg.schema.types import ListType, MapType, NestedField
-from deltaberg.migrate.files.footers import FooterSurvey
+from deltaberg.migrate.files.footers import FooterSampler
 from deltaberg.migrate.files.outside_files import count_metadata_files, outside_findings
 from deltaberg.migrate.source import IcebergSource
-from deltaberg.migrate.to_delta.ancestry import SnapshotLine, snapshot_line
+from deltaberg.migrate.to_delta.ancestry import Ancestry, ancestry_of
 from deltaberg.migrate.to_delta.column_names import ColumnNaming
 from deltaberg.migrate.to_delta.existing import ExistingDelta
 from deltaberg.migrate.to_delta.iceberg_compat import compat_findings
-from deltaberg.migrate.to_delta.int96_survey import int96_obstacles
+from deltaberg.migrate.to_delta.int96_survey import int96_blockers
 from deltaberg.migrate.to_delta.sharing import FileGroup, FileSharing, GroupKey
 from deltaberg.migrate.to_delta.survey import DeltaSurvey, Surveying, survey_delta
 from deltaberg.translate import codes
@@ -31,7 +31,7 @@ from deltaberg.translate.column_mapping_property import CarriedMapping
 from deltaberg.translate.data_files import top_folder
 from deltaberg.translate.derived_columns import with_derived_columns
 from deltaberg.translate.field_ids import physical_name
-from deltaberg.translate.file_sharing import held_by_id, narrower_types
+from deltaberg.translate.file_sharing import fields_by_id, narrower_types
 from deltaberg.translate.findings import Finding
 from deltaberg.translate.lineage import iceberg_to_delta_lineage_properties
 from deltaberg.translate.options import ConvertOptions
@@ -57,11 +57,11 @@ _READ_BY_MAPPING: Final = "reader version 3, since a column has another name in 
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class DeltaDesign:
+class DeltaConversionPlan:
     """Every decision about a Delta target.
 
     schema: the columns of all snapshots in ``line``, whose leaves are ``leaves``; translation: of the newest schema;
-    translations: of each snapshot's. footers: tells which facts a file has. rewritten: keys of the groups of files that are written anew.
+    translations: of each snapshot's. footers: tells which facts a file has. rewritten: keys of the groups of files that are rewritten.
     named_features: readers are told of column mapping by the feature's name. lineage: row ids are carried. deletes: counts of delete files by kind. keys_in_tasks: equality deletes are resolved by
     a Spark job, before anything else.
     """
@@ -69,13 +69,13 @@ class DeltaDesign:
     schema: Schema
     translation: DeltaSchemaTranslation
     leaves: tuple[LeafPair, ...]
-    line: SnapshotLine
+    ancestry: Ancestry
     translations: tuple[DeltaSchemaTranslation, ...]
     mode: MappingMode
     physical_names: Mapping[int, str]
     type_mappings: Mapping[str, str]
     partitioning: DeltaPartitioning
-    footers: FooterSurvey
+    footers: FooterSampler
     groups: tuple[FileGroup, ...]
     rewritten: frozenset[GroupKey]
     named_features: bool
@@ -104,30 +104,30 @@ def design_delta_increment(
     root: str,
     *,
     existing: ExistingDelta,
-    line: SnapshotLine,
+    ancestry: Ancestry,
     survey_files: Surveying,
-) -> DeltaDesign:
+) -> DeltaConversionPlan:
     """Decide how more snapshots become versions of an existing target. Raises like ``design_delta``.
 
     line: the snapshots to come; its schemas begin with the one that the target has now, and so do the design's
     translations. survey_files: looks at the files that come.
     """
-    return _Designer(source, options, root, line, survey_files, existing).design()
+    return _Designer(source, options, root, ancestry, survey_files, existing).design()
 
 
 def design_delta(
     source: IcebergSource, options: ConvertOptions, root: str, *, survey_files: Surveying = survey_delta
-) -> DeltaDesign:
+) -> DeltaConversionPlan:
     """Look at the snapshot's files and decide. Raises what reading the table raises; refusals are findings.
 
     root: the target's folder. survey_files: who looks at the files.
     """
-    line = snapshot_line(source, whole=options.history == "all")
-    design = _Designer(source, options, root, line, survey_files).design()
-    if design.rewritten and line.last_promotion:
-        # A file that is written anew has one type for a column, and versions on both sides of a promotion would need two.
-        reason = "files are written anew, and a type was promoted then"
-        return _Designer(source, options, root, line.since(line.last_promotion, reason), survey_files).design()
+    ancestry = ancestry_of(source, whole=options.history == "all")
+    design = _Designer(source, options, root, ancestry, survey_files).design()
+    if design.rewritten and ancestry.last_promotion:
+        # A file that is rewritten has one type for a column, and versions on both sides of a promotion would need two.
+        reason = "files are rewritten, and a type was promoted then"
+        return _Designer(source, options, root, ancestry.since(ancestry.last_promotion, reason), survey_files).design()
     return design
 
 
@@ -137,7 +137,7 @@ class _Designer:
         source: IcebergSource,
         options: ConvertOptions,
         root: str,
-        line: SnapshotLine,
+        ancestry: Ancestry,
         survey_files: Surveying,
         existing: ExistingDelta | None = None,
     ) -> None:
@@ -148,18 +148,18 @@ class _Designer:
         self.options = options
         self.root = root
         self.metadata = source.table.metadata
-        self.line = line
-        self.schema = line.union
-        self.schemas = line.schemas or (source.schema,)
-        self.survey: DeltaSurvey = survey_files(source, line, options.reads_all_footers)
-        count_metadata_files(self.survey.outside, source, line.distinct)
+        self.ancestry = ancestry
+        self.schema = ancestry.union
+        self.schemas = ancestry.schemas or (source.schema,)
+        self.survey: DeltaSurvey = survey_files(source, ancestry, options.reads_all_footers)
+        count_metadata_files(self.survey.outside, source, ancestry.distinct)
         self.findings: list[Finding] = []
 
-    def design(self) -> DeltaDesign:
-        self._look_at_source()
+    def design(self) -> DeltaConversionPlan:
+        self._examine_source()
         held = [
-            {} if facts.fields is None else held_by_id(facts.fields, self.schema, self.metadata.name_mapping)
-            for facts in self.survey.footers.facts
+            {} if layout.fields is None else fields_by_id(layout.fields, self.schema, self.metadata.name_mapping)
+            for layout in self.survey.footers.layout
         ]
         naming = ColumnNaming(
             survey=self.survey,
@@ -198,21 +198,23 @@ class _Designer:
             partition_sources=sources,
             mapped=mapped,
         )
-        groups = sharing.groups(int96_obstacles(self.survey, self.source, self.line, self.schema, held))
+        groups = sharing.groups(int96_blockers(self.survey, self.source, self.ancestry, self.schema, held))
         self.findings.extend(sharing.findings(groups))
         rewritten = sharing.rewritten(groups)
         misleads = mode is not MappingMode.NONE and (naming.differ_anywhere(names) or sharing.misleads_by_name(groups))
         detail = _READ_BY_MAPPING if misleads else ""
         self.findings.append(Finding(code=codes.COLUMN_MAPPING, what=f"mode {mode.value}", detail=detail))
-        self._look_for_other_buckets(rewritten)
+        self._find_other_buckets(rewritten)
         narrow = self._narrow_types(groups, held, rewritten, sources)
         translations = self._translations(names, narrow, partitioning, mode)
         translation = translations[-1]
-        if self.line.cut is not None and self.existing is not None:
-            self.findings.append(Finding(code=codes.SYNC_SCHEMA, what="schema", detail=self.line.cut))
-        elif self.line.cut is not None:
-            first = str(self.line.snapshots[0].snapshot_id)
-            self.findings.append(Finding(code=codes.HISTORY_TRUNCATED, what=f"snapshot {first}", detail=self.line.cut))
+        if self.ancestry.truncated_because is not None and self.existing is not None:
+            self.findings.append(Finding(code=codes.SYNC_SCHEMA, what="schema", detail=self.ancestry.truncated_because))
+        elif self.ancestry.truncated_because is not None:
+            first = str(self.ancestry.snapshots[0].snapshot_id)
+            self.findings.append(
+                Finding(code=codes.HISTORY_TRUNCATED, what=f"snapshot {first}", detail=self.ancestry.truncated_because)
+            )
         for each in translations[:-1]:
             self.findings.extend(finding for finding in each.findings if finding not in translation.findings)
         self.findings.extend(translation.findings)
@@ -225,11 +227,11 @@ class _Designer:
         properties |= self._compat(
             translation.schema, mode, partitioning, with_deletes=any(self.survey.deletes.values()), lineage=lineage
         )
-        return DeltaDesign(
+        return DeltaConversionPlan(
             schema=self.schema,
             translation=translation,
             leaves=self._translated(self.schema, names, {}, mode).leaves,
-            line=self.line,
+            ancestry=self.ancestry,
             translations=translations,
             mode=mode,
             physical_names=names,
@@ -248,14 +250,14 @@ class _Designer:
             findings=tuple(self.findings),
         )
 
-    def _look_at_source(self) -> None:
+    def _examine_source(self) -> None:
         self.findings.extend(self.survey.footers.findings())
         self.findings.extend(outside_findings(self.survey.outside, self.source.storage))
         if self.source.snapshot is None:
             self.findings.append(Finding(code=codes.EMPTY_SOURCE, what="snapshots"))
         if self.survey.listed_twice is not None:
             self.findings.append(Finding(code=codes.FILE_LISTED_TWICE, what=self.survey.listed_twice, files=1))
-        for snapshot in self.line.distinct:
+        for snapshot in self.ancestry.distinct:
             if snapshot.snapshot_id < 0:
                 detail = f"{snapshot.snapshot_id} is {snapshot.snapshot_id + 2**64} unsigned"
                 self.findings.append(Finding(code=codes.SNAPSHOT_ID_UNSIGNED, what="snapshot", detail=detail))
@@ -278,7 +280,7 @@ class _Designer:
             if schema is not None and any(not each.required for each in _parents(schema, field_id)):
                 self.findings.append(Finding(code=codes.EQUALITY_DELETES_NESTED, what=schema.full_name(field_id)))
 
-    def _look_for_other_buckets(self, rewritten: frozenset[GroupKey]) -> None:
+    def _find_other_buckets(self, rewritten: frozenset[GroupKey]) -> None:
         """Files that are shared and that no path relative to the target reaches."""
         own, elsewhere = top_folder(f"{self.root}/"), Counter[str]()
         for key, tally in self.survey.tallies.items():
@@ -292,7 +294,7 @@ class _Designer:
         rows = sum(tally.rows for tally in self.survey.tallies.values())
         return (
             self.options.engine == "spark"
-            and len(self.line.snapshots) == 1
+            and len(self.ancestry.snapshots) == 1
             and self.survey.delete_keys > 0
             and (rows >= LOCAL_ROWS or self.survey.delete_keys >= LOCAL_DELETE_KEYS)
         )
@@ -311,7 +313,7 @@ class _Designer:
     def _partitioning(self, naming: ColumnNaming, mapped: frozenset[int], *, withheld: str | None) -> DeltaPartitioning:
         found = iceberg_to_delta_partitioning(
             self._live_specs(),
-            self.line.shared,
+            self.ancestry.shared,
             empty_strings=frozenset(self.survey.empty_strings),
             unmappable=mapped,
             withheld=withheld,
@@ -379,7 +381,7 @@ class _Designer:
         for group in groups:
             if group.key in rewritten:
                 continue
-            for field_id, kind in narrower_types(self.schema, held[group.facts]).items():
+            for field_id, kind in narrower_types(self.schema, held[group.layout]).items():
                 if field_id not in partition_sources:
                     result.setdefault(field_id, set()).add(kind)
         newest = _leaf_types(self.schema)

@@ -19,10 +19,10 @@ from deltaberg.iceberg.metadata.snapshot import Snapshot
 from deltaberg.iceberg.partition.partition_spec import PartitionSpec
 from deltaberg.migrate.files.rewrite import IcebergRewriter, InThisProcess, RewriteRunner
 from deltaberg.migrate.files.rewrite_queue import Rewrites, Rewritten
-from deltaberg.migrate.files.vector_copy import Vector, read_puffin_vectors
+from deltaberg.migrate.files.vector_copy import DeletionVector, read_puffin_vectors
 from deltaberg.migrate.source import IcebergSource
 from deltaberg.migrate.target.locations import join
-from deltaberg.migrate.to_delta.design import DeltaDesign
+from deltaberg.migrate.to_delta.design import DeltaConversionPlan
 from deltaberg.migrate.to_delta.survey import observe
 from deltaberg.storage import Storage
 from deltaberg.translate.data_files import encode_paths, iceberg_to_delta_adds, written_to_iceberg_files
@@ -49,7 +49,7 @@ class VectorSink(Protocol):
 class SourceFiles:
     """One batch of live data files of a snapshot, all of one partition spec.
 
-    locations: where they really are. anew: which are written anew.
+    locations: where they really are. anew: which are rewritten.
     """
 
     resolved: ResolvedDeletes
@@ -67,7 +67,7 @@ class DeltaEntries:
     """Makes ``add`` actions of the columns that a design has, for the table at ``root``."""
 
     source: IcebergSource
-    design: DeltaDesign
+    design: DeltaConversionPlan
     root: str
     storage: Storage
     runner: RewriteRunner = field(default_factory=InThisProcess)
@@ -76,9 +76,9 @@ class DeltaEntries:
     def observe(self, resolved: ResolvedDeletes) -> SourceFiles:
         """Where the files of a batch are and what becomes of them."""
         files = resolved.data_files
-        locations, facts = observe(self.design.footers, self.source, files)
+        locations, layout = observe(self.design.footers, self.source, files)
         spec = self.source.table.metadata.spec_by_id(files.column("spec_id")[0].as_py())
-        anew = np.array([(int(each), spec.spec_id) in self.design.rewritten for each in facts], dtype=bool)
+        anew = np.array([(int(each), spec.spec_id) in self.design.rewritten for each in layout], dtype=bool)
         return SourceFiles(resolved=resolved, spec=spec, locations=locations, anew=anew)
 
     def adds(
@@ -93,16 +93,16 @@ class DeltaEntries:
             if len(anew):
                 vectors = self.vectors(found, anew)
                 deleted = {index: vectors[row].bitmap for index, row in enumerate(anew.tolist()) if row in vectors}
-                yield from self.written_anew(queue.add(found.files.take(pa.array(anew)), deleted), snapshot)
-        yield from self.written_anew(queue.finish(), snapshot)
+                yield from self.rewritten_entries(queue.add(found.files.take(pa.array(anew)), deleted), snapshot)
+        yield from self.rewritten_entries(queue.finish(), snapshot)
 
-    def written_anew(self, done: Iterator[Rewritten], snapshot: Snapshot) -> Iterator[pa.RecordBatch]:
+    def rewritten_entries(self, done: Iterator[Rewritten], snapshot: Snapshot) -> Iterator[pa.RecordBatch]:
         """``add`` actions of rewritten files; those without live rows leave nothing."""
         for each in done:
             if each.written.files.num_rows:
                 yield self.rewritten(each.written, each.sources, snapshot)
 
-    def vectors(self, found: SourceFiles, wanted: Rows) -> dict[int, Vector]:
+    def vectors(self, found: SourceFiles, wanted: Rows) -> dict[int, DeletionVector]:
         """The deletion vector of every wanted file that has deleted rows, by row of the batch."""
         resolved, chosen = found.resolved, set(wanted.tolist())
         valid = np.flatnonzero(resolved.vectors.is_valid().to_numpy(zero_copy_only=False)).tolist()
@@ -111,7 +111,7 @@ class DeltaEntries:
             self.source.storage, resolved.vectors, rows, resolved.data_files.column("record_count")
         )
         result = dict(zip(rows, copied, strict=True))
-        result.update({row: Vector.of(bitmap) for row, bitmap in resolved.merged.items() if row in chosen})
+        result.update({row: DeletionVector.of(bitmap) for row, bitmap in resolved.merged.items() if row in chosen})
         return {row: vector for row, vector in result.items() if vector.cardinality}
 
     def shared(self, found: SourceFiles, kept: Rows, snapshot: Snapshot, sink: VectorSink) -> pa.RecordBatch:
@@ -194,7 +194,7 @@ class DeltaEntries:
         return [leaf for leaf in self.design.leaves if leaf.field_id not in sources]
 
 
-def write_vectors(sink: VectorSink, vectors: Mapping[int, Vector], length: int) -> pa.StructArray:
+def write_vectors(sink: VectorSink, vectors: Mapping[int, DeletionVector], length: int) -> pa.StructArray:
     """Write vectors by row; ADD_SCHEMA's ``deletion_vector`` of a batch of ``length`` files."""
     rows = sorted(vectors)
     pairs = ((vectors[row].blob, vectors[row].cardinality) for row in rows)

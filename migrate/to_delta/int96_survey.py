@@ -13,45 +13,45 @@ from deltaberg.delta.schema.column_mapping import MappingMode
 from deltaberg.iceberg.manifest.live_files import data_files
 from deltaberg.iceberg.schema.schema import Schema
 from deltaberg.migrate.source import IcebergSource
-from deltaberg.migrate.to_delta.ancestry import SnapshotLine
+from deltaberg.migrate.to_delta.ancestry import Ancestry
 from deltaberg.migrate.to_delta.survey import DeltaSurvey, observe
 from deltaberg.translate import codes
-from deltaberg.translate.file_sharing import Obstacle
+from deltaberg.translate.file_sharing import SharingBlocker
 from deltaberg.translate.legacy_timestamps import int96_may_overflow
 from deltaberg.translate.schema import LeafPair, iceberg_to_delta_schema
 from deltaberg.translate.statistics import iceberg_to_delta_stats
 
 
-def int96_obstacles(
+def int96_blockers(
     survey: DeltaSurvey,
     source: IcebergSource,
-    line: SnapshotLine,
+    ancestry: Ancestry,
     schema: Schema,
     held: Sequence[Mapping[int, FileField]],
-) -> dict[tuple[int, int], tuple[Obstacle, ...]]:
+) -> dict[tuple[int, int], tuple[SharingBlocker, ...]]:
     """The obstacles by facts and spec id: INT96_OUT_OF_RANGE for a column where some file's bounds prove nothing.
 
     held: of each of the survey's facts, the fields by id. The files are read once more, with their metrics, only where
     some are stored so.
     """
     leaves = iceberg_to_delta_schema(schema, mode=MappingMode.NONE).leaves
-    stored = [_stored(leaves, fields, facts.int96) for fields, facts in zip(held, survey.footers.facts, strict=True)]
+    stored = [_stored(leaves, fields, layout.int96) for fields, layout in zip(held, survey.footers.layout, strict=True)]
     if not any(stored):
         return {}
     doubtful: dict[tuple[int, int], dict[str, bool]] = {}
-    for snapshot in line.distinct:
+    for snapshot in ancestry.distinct:
         for batch in data_files(source.table, snapshot):
-            _, facts = observe(survey.footers, source, batch)
+            _, layout = observe(survey.footers, source, batch)
             spec_id = batch.column("spec_id")[0].as_py()
-            for index in np.unique(facts).tolist():
+            for index in np.unique(layout).tolist():
                 known = doubtful.setdefault(
                     (index, spec_id), dict.fromkeys((each.name for each in stored[index]), False)
                 )
                 for leaf in stored[index]:
-                    known[leaf.name] |= _may_overflow(batch.filter(pa.array(facts == index)), leaf)
+                    known[leaf.name] |= _may_overflow(batch.filter(pa.array(layout == index)), leaf)
     return {
         key: tuple(
-            Obstacle(code=codes.INT96_OUT_OF_RANGE if doubt else codes.INT96, column=name)
+            SharingBlocker(code=codes.INT96_OUT_OF_RANGE if doubt else codes.INT96, column=name)
             for name, doubt in columns.items()
         )
         for key, columns in doubtful.items()

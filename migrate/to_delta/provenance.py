@@ -20,7 +20,7 @@ from deltaberg.datafile.file_schema import walk
 from deltaberg.iceberg.metadata.table_metadata import TableMetadata
 from deltaberg.iceberg.schema.name_mapping import NAME_MAPPING_PROPERTY
 from deltaberg.iceberg.schema.schema import Schema, find_in
-from deltaberg.migrate.files.file_layout import FileFacts
+from deltaberg.migrate.files.file_layout import FileLayout
 from deltaberg.migrate.files.provenance import UUID_PATTERN, Doubts, Mask, Provenance, name_pattern
 
 _FOLDER_PROPERTIES: Final = ("write.data.path", "write.object-storage.path", "write.folder-storage.path")
@@ -81,17 +81,17 @@ class IcebergProvenance:
             doubts=doubts.counts,
         )
 
-    def contradicts(self, facts: FileFacts) -> bool:
+    def contradicts(self, layout: FileLayout) -> bool:
         """Iceberg's writers give every column its id, and write neither INT96 nor in a legacy calendar."""
-        if facts.fields is None:
+        if layout.fields is None:
             return False
-        ids = {each.field_id for each in walk(facts.fields) if each.field_id is not None}
+        ids = {each.field_id for each in walk(layout.fields) if each.field_id is not None}
         return (
-            facts.lacks_ids
-            or bool(facts.int96)
-            or facts.hybrid_calendar
+            layout.lacks_ids
+            or bool(layout.int96)
+            or layout.hybrid_calendar
             or any(each < _FIRST_RESERVED_ID and find_in(self.schemas, each) is None for each in ids)
-            or any(each.field_id is not None and self._has_other_name(each) for each in facts.fields)
+            or any(each.field_id is not None and self._has_other_name(each) for each in layout.fields)
         )
 
     def _has_other_name(self, column: FileField) -> bool:

@@ -21,11 +21,11 @@ from deltaberg.delta.transaction import Transaction
 from deltaberg.iceberg.deletes.resolved_deletes import ResolvedDeletes, resolve_deletes
 from deltaberg.iceberg.metadata.snapshot import Snapshot
 from deltaberg.migrate.files.rewrite import rewritten_location
-from deltaberg.migrate.files.vector_copy import Vector
+from deltaberg.migrate.files.vector_copy import DeletionVector
 from deltaberg.migrate.target.locations import join
-from deltaberg.migrate.target.watermark import POSITION_KEY, Position, schema_fingerprint
+from deltaberg.migrate.target.watermark import WATERMARK_KEY, Watermark, schema_fingerprint
 from deltaberg.migrate.to_delta.entries import HIDDEN_FOLDER, DeltaEntries, Rows, SourceFiles, write_vectors
-from deltaberg.migrate.to_delta.writer import VOUCHED, DeltaWriter, WrittenDelta, live_rows, rewritten_files
+from deltaberg.migrate.to_delta.writer import RULES_GUARANTEED, DeltaWriter, WrittenDelta, live_rows, rewritten_files
 from deltaberg.translate.data_files import encode_paths
 from deltaberg.translate.operations import SCHEMA_CHANGED, iceberg_to_delta_operation
 
@@ -33,16 +33,16 @@ _NAMES: Final = uuid.UUID("6c1a6b1e-4a0e-5f43-8a59-1d6a6f0c7b52")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _State:
+class _FilesOfSnapshot:
     """The live files of a snapshot: by ``path_keys`` in the target, what tells their deleted rows apart (or null)."""
 
     keys: pa.Array
     vectors: pa.Array
 
     @staticmethod
-    def of(parts: list[tuple[pa.Array, pa.Array]]) -> _State:
+    def of(parts: list[tuple[pa.Array, pa.Array]]) -> _FilesOfSnapshot:
         empty = pa.array([], pa.string())
-        return _State(
+        return _FilesOfSnapshot(
             keys=pa.concat_arrays([empty, *(keys for keys, _ in parts)]),
             vectors=pa.concat_arrays([empty, *(vectors for _, vectors in parts)]),
         )
@@ -69,12 +69,12 @@ class _Sums:
 
 
 class DeltaReplay:
-    """Replays the snapshots of a design's line. A file that is written anew keeps its deleted rows, as all versions
+    """Replays the snapshots of a design's line. A file that is rewritten keeps its deleted rows, as all versions
     share it."""
 
     def __init__(self, writer: DeltaWriter) -> None:
         self._writer = writer
-        self._line = writer.design.line
+        self._line = writer.design.ancestry
         self._entries: DeltaEntries = writer.entries()
         self._rewriter = self._entries.rewriter()
         self._sums = _Sums()
@@ -91,18 +91,20 @@ class DeltaReplay:
             for snapshot, schema in zip(self._line.snapshots, self._line.schemas, strict=True)
         ]
         first = 0 if after is None else ids.index(after) + 1
-        state = _State.of([])
+        state = _FilesOfSnapshot.of([])
         if first:
-            state = _State.of([(each.keys, each.vectors) for each in self._found(self._line.snapshots[first - 1])])
+            state = _FilesOfSnapshot.of(
+                [(each.keys, each.vectors) for each in self._found(self._line.snapshots[first - 1])]
+            )
         for version in range(first, len(ids)):
             state = self._commit(version, state)
         return self.written(self._sums.commits, f"{log_folder(self._writer.root)}/{commit_name(len(ids) - 1)}")
 
-    def _commit(self, version: int, before: _State) -> _State:
+    def _commit(self, version: int, before: _FilesOfSnapshot) -> _FilesOfSnapshot:
         writer, snapshot = self._writer, self._line.snapshots[version]
         schema = self._line.schemas[version]
-        position = replace(
-            writer.position,
+        watermark = replace(
+            writer.watermark,
             version=snapshot.snapshot_id,
             schema_id=schema.schema_id,
             fingerprint=schema_fingerprint(schema),
@@ -112,9 +114,9 @@ class DeltaReplay:
         timestamp_ms = snapshot.timestamp_ms
         if repeats:
             timestamp_ms = max(timestamp_ms, writer.source.table.metadata.last_updated_ms)
-        with self._begin(version, position, base) as transaction:
+        with self._begin(version, watermark, base) as transaction:
             state = before if repeats else self._fill(transaction, snapshot, base, before)
-            transaction.set_txn(position.app_id, snapshot.snapshot_id, last_updated_ms=writer.clock_ms)
+            transaction.set_txn(watermark.app_id, snapshot.snapshot_id, last_updated_ms=writer.clock_ms)
             if writer.design.lineage:
                 transaction.reserve_row_ids(writer.next_row_id - 1)
             operation, parameters = iceberg_to_delta_operation(snapshot.operation, first=version == 0)
@@ -124,8 +126,8 @@ class DeltaReplay:
                 operation,
                 parameters=parameters,
                 timestamp_ms=timestamp_ms,
-                extra_info={POSITION_KEY: position.to_json()},
-                rules_checked=VOUCHED,
+                extra_info={WATERMARK_KEY: watermark.to_json()},
+                rules_guaranteed=RULES_GUARANTEED,
                 expected_version=version,
             )
         self.committed(transaction)
@@ -140,11 +142,11 @@ class DeltaReplay:
             # A later checkpoint covers all versions, so that the failure of an earlier one does not matter any more.
             self._sums.checkpoint_failure = checkpoint.failure
 
-    def _begin(self, version: int, position: Position, base: DeltaSnapshot | None) -> Transaction:
+    def _begin(self, version: int, watermark: Watermark, base: DeltaSnapshot | None) -> Transaction:
         writer = self._writer
         metadata = writer.metadata(
             writer.design.translations[version],
-            position,
+            watermark,
             version,
             created_ms=self._line.snapshots[0].timestamp_ms,
         )
@@ -162,11 +164,13 @@ class DeltaReplay:
         transaction.set_metadata(metadata)
         return transaction
 
-    def _fill(self, transaction: Transaction, snapshot: Snapshot, base: DeltaSnapshot | None, before: _State) -> _State:
+    def _fill(
+        self, transaction: Transaction, snapshot: Snapshot, base: DeltaSnapshot | None, before: _FilesOfSnapshot
+    ) -> _FilesOfSnapshot:
         """Add what is new, exchange the vectors that differ, remove what is gone."""
         changes_data = snapshot.operation != "replace"
         parts: list[tuple[pa.Array, pa.Array]] = []
-        changed: dict[str, Vector | None] = {}
+        changed: dict[str, DeletionVector | None] = {}
         for found in self._found(snapshot):
             parts.append((found.keys, found.vectors))
             places = pc.index_in(found.keys, value_set=before.keys)
@@ -174,7 +178,7 @@ class DeltaReplay:
             self.add(transaction, found, np.flatnonzero(new), snapshot, changes_data=changes_data)
             others = np.flatnonzero(~new & ~_same(found.vectors, before.vectors.take(places)))
             changed |= self.vectors(found, others)
-        state = _State.of(parts)
+        state = _FilesOfSnapshot.of(parts)
         gone = before.keys.filter(pc.invert(pc.is_in(before.keys, value_set=state.keys)))
         if base is not None and (len(gone) or changed):
             exchange_files(transaction, base, gone, changed, changes_data=changes_data)
@@ -214,7 +218,7 @@ class DeltaReplay:
             vectors=_vector_keys(files),
         )
 
-    def vectors(self, found: DescribedFiles, rows: Rows) -> dict[str, Vector | None]:
+    def vectors(self, found: DescribedFiles, rows: Rows) -> dict[str, DeletionVector | None]:
         """The deletion vectors that some files shall have from now on, None for no deleted rows, by ``path_keys``."""
         vectors = self._entries.vectors(found.files, rows)
         return {str(found.keys[row]): vectors.get(row) for row in rows.tolist()}
@@ -241,7 +245,7 @@ class DeltaReplay:
         )
 
     def _target_locations(self, files: SourceFiles) -> pa.Array:
-        """Where the target has the files; one that is written anew has the same name in every version of this conversion,
+        """Where the target has the files; one that is rewritten has the same name in every version of this conversion,
         and another one in any other that may run at the same time."""
         if not files.anew.any():
             return files.locations
@@ -258,7 +262,7 @@ def exchange_files(
     transaction: Transaction,
     base: DeltaSnapshot,
     gone: pa.Array,
-    changed: Mapping[str, Vector | None],
+    changed: Mapping[str, DeletionVector | None],
     *,
     changes_data: bool,
 ) -> pa.Array:

@@ -11,7 +11,7 @@ from deltaberg.iceberg.partition.transforms import IdentityTransform
 from deltaberg.migrate.files.file_layout import UNREADABLE
 from deltaberg.migrate.to_delta.column_names import ColumnNaming
 from deltaberg.translate import codes
-from deltaberg.translate.file_sharing import Obstacle, delta_obstacles, still_in_the_way
+from deltaberg.translate.file_sharing import SharingBlocker, delta_blockers, effective_blockers
 from deltaberg.translate.findings import Finding, Severity
 from deltaberg.translate.options import ConvertOptions
 
@@ -23,16 +23,16 @@ GroupKey = tuple[int, int]
 class FileGroup:
     """Files of equal facts and partition spec. obstacles: why they are not shared; empty where they are."""
 
-    facts: int
+    layout: int
     spec_id: int
     files: int
     rows: int
     bytes: int
-    obstacles: tuple[Obstacle, ...] = ()
+    blockers: tuple[SharingBlocker, ...] = ()
 
     @property
     def key(self) -> GroupKey:
-        return self.facts, self.spec_id
+        return self.layout, self.spec_id
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,16 +50,16 @@ class FileSharing:
     partition_sources: frozenset[int]
     mapped: frozenset[int]
 
-    def groups(self, more: Mapping[GroupKey, Sequence[Obstacle]]) -> tuple[FileGroup, ...]:
+    def groups(self, more: Mapping[GroupKey, Sequence[SharingBlocker]]) -> tuple[FileGroup, ...]:
         """Every group with its obstacles, those in ``more`` included."""
         return tuple(
             FileGroup(
-                facts=key[0],
+                layout=key[0],
                 spec_id=key[1],
                 files=tally.files,
                 rows=tally.rows,
                 bytes=tally.bytes,
-                obstacles=(*self._obstacles(key), *more.get(key, ())),
+                blockers=(*self._blockers(key), *more.get(key, ())),
             )
             for key, tally in self.naming.survey.tallies.items()
         )
@@ -67,15 +67,13 @@ class FileSharing:
     def findings(self, groups: Sequence[FileGroup]) -> Iterator[Finding]:
         """One for each obstacle."""
         for group in groups:
-            for obstacle in still_in_the_way(group.obstacles):
-                severity, remedy = self._severity(obstacle)
-                by_name = obstacle.code in {codes.FORMER_NAMES, codes.FIELD_IDS_DISAGREE}
+            for blocker in effective_blockers(group.blockers):
+                severity, remedy = self._severity(blocker)
+                by_name = blocker.code in {codes.FORMER_NAMES, codes.FIELD_IDS_DISAGREE}
                 yield Finding(
-                    code=codes.COLUMN_MAPPING_IMPOSSIBLE
-                    if self.mode is MappingMode.NONE and by_name
-                    else obstacle.code,
-                    what=obstacle.column,
-                    detail=obstacle.detail,
+                    code=codes.COLUMN_MAPPING_IMPOSSIBLE if self.mode is MappingMode.NONE and by_name else blocker.code,
+                    what=blocker.column,
+                    detail=blocker.detail,
                     files=group.files,
                     rows=group.rows,
                     severity=severity,
@@ -83,27 +81,27 @@ class FileSharing:
                 )
 
     def rewritten(self, groups: Sequence[FileGroup]) -> frozenset[GroupKey]:
-        """The groups that are written anew."""
+        """The groups that are rewritten."""
         return frozenset(
             group.key
             for group in groups
-            if any(self._severity(each)[0] is Severity.REWRITE for each in still_in_the_way(group.obstacles))
+            if any(self._severity(each)[0] is Severity.REWRITE for each in effective_blockers(group.blockers))
         )
 
     def misleads_by_name(self, groups: Sequence[FileGroup]) -> bool:
         """Whether files are shared in which a reader that goes by physical name would miss or mistake a column."""
         rewritten = self.rewritten(groups)
         names = {codes.FORMER_NAMES, codes.FIELD_IDS_DISAGREE}
-        return any(each.code in names for group in groups if group.key not in rewritten for each in group.obstacles)
+        return any(each.code in names for group in groups if group.key not in rewritten for each in group.blockers)
 
-    def _obstacles(self, key: GroupKey) -> tuple[Obstacle, ...]:
-        facts = self.naming.survey.footers.facts[key[0]]
-        if facts is UNREADABLE:
+    def _blockers(self, key: GroupKey) -> tuple[SharingBlocker, ...]:
+        layout = self.naming.survey.footers.layout[key[0]]
+        if layout is UNREADABLE:
             return ()
-        if facts.fields is None:
-            return (Obstacle(code=codes.DATA_FILE_FORMAT, column=facts.format),)
+        if layout.fields is None:
+            return (SharingBlocker(code=codes.DATA_FILE_FORMAT, column=layout.format),)
         found = list(
-            delta_obstacles(
+            delta_blockers(
                 self.naming.schema,
                 self.naming.held[key[0]],
                 mapped=self.mapped,
@@ -111,26 +109,26 @@ class FileSharing:
                 identity_sources=self._identity_sources(key[1]),
             )
         )
-        found.extend(self.naming.obstacles(key[0], self.names, self.partition_sources))
-        if self.mode is MappingMode.ID and not facts.has_ids:
-            found.append(Obstacle(code=codes.FIELD_IDS_DISAGREE, column="field ids"))
-        if facts.hybrid_calendar:
-            found.append(Obstacle(code=codes.LEGACY_CALENDAR, column="dates and timestamps"))
+        found.extend(self.naming.blockers(key[0], self.names, self.partition_sources))
+        if self.mode is MappingMode.ID and not layout.has_ids:
+            found.append(SharingBlocker(code=codes.FIELD_IDS_DISAGREE, column="field ids"))
+        if layout.hybrid_calendar:
+            found.append(SharingBlocker(code=codes.LEGACY_CALENDAR, column="dates and timestamps"))
         return tuple(dict.fromkeys(found))
 
     def _identity_sources(self, spec_id: int) -> frozenset[int]:
         spec = self.metadata.spec_by_id(spec_id)
         return frozenset(part.source_id for part in spec.fields if isinstance(part.transform, IdentityTransform))
 
-    def _severity(self, obstacle: Obstacle) -> tuple[Severity, str | None]:
-        if self.mode is MappingMode.NONE and obstacle.code in {codes.FORMER_NAMES, codes.FIELD_IDS_DISAGREE}:
+    def _severity(self, blocker: SharingBlocker) -> tuple[Severity, str | None]:
+        if self.mode is MappingMode.NONE and blocker.code in {codes.FORMER_NAMES, codes.FIELD_IDS_DISAGREE}:
             return Severity.REFUSE, None
-        if obstacle.code is not codes.FORMER_NAMES:
-            strict = obstacle.code.strict if self.options.strict else None
-            return strict or obstacle.code.severity, None
+        if blocker.code is not codes.FORMER_NAMES:
+            strict = blocker.code.strict if self.options.strict else None
+            return strict or blocker.code.severity, None
         match self.options.former_names:
             case "rewrite":
-                return Severity.REWRITE, "Nothing to do; these files are written anew, as asked for."
+                return Severity.REWRITE, "Nothing to do; these files are rewritten, as asked for."
             case "trust-ids" if self.mode is MappingMode.ID:
                 return (
                     Severity.WARNING,

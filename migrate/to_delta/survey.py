@@ -22,18 +22,18 @@ from deltaberg.iceberg.scan.content_file import refuse_encrypted
 from deltaberg.iceberg.schema.schema import Schema
 from deltaberg.iceberg.schema.types import StringType
 from deltaberg.migrate.files.footer_memory import FooterMemory
-from deltaberg.migrate.files.footers import ONE_BY_ONE, FooterSurvey, Progress, silent
+from deltaberg.migrate.files.footers import ONE_BY_ONE, FooterSampler, Progress, silent
 from deltaberg.migrate.files.outside_files import count_files, outside_of
 from deltaberg.migrate.source import IcebergSource
 from deltaberg.migrate.target.locations import real_locations
-from deltaberg.migrate.to_delta.ancestry import SnapshotLine
+from deltaberg.migrate.to_delta.ancestry import Ancestry
 from deltaberg.migrate.to_delta.provenance import IcebergProvenance
 from deltaberg.storage.location_roots import Roots
 from deltaberg.translate.data_files import top_folder
 
 
 @dataclass(slots=True, kw_only=True)
-class FileTally:
+class GroupTotals:
     """Files of equal facts and spec. stores: how many of them are on a disk or in a bucket, by ``top_folder``."""
 
     files: int = 0
@@ -41,7 +41,7 @@ class FileTally:
     bytes: int = 0
     stores: dict[str, int] = field(default_factory=dict)
 
-    def add(self, other: FileTally) -> None:
+    def add(self, other: GroupTotals) -> None:
         self.files += other.files
         self.rows += other.rows
         self.bytes += other.bytes
@@ -60,9 +60,9 @@ class DeltaSurvey:
     the table's own folder.
     """
 
-    footers: FooterSurvey
+    footers: FooterSampler
     outside: Roots
-    tallies: dict[tuple[int, int], FileTally] = field(default_factory=dict)
+    tallies: dict[tuple[int, int], GroupTotals] = field(default_factory=dict)
     empty_strings: set[int] = field(default_factory=set)
     without_row_id: int = 0
     delete_keys: int = 0
@@ -75,14 +75,14 @@ class DeltaSurvey:
         return sum(tally.files for tally in self.tallies.values())
 
 
-Surveying = Callable[[IcebergSource, SnapshotLine, bool], DeltaSurvey]
+Surveying = Callable[[IcebergSource, Ancestry, bool], DeltaSurvey]
 """Looks at every file of a line's snapshots; the third argument asks for every footer."""
 
 
-def survey_delta(source: IcebergSource, line: SnapshotLine, deep: bool, *, progress: Progress = silent) -> DeltaSurvey:
+def survey_delta(source: IcebergSource, ancestry: Ancestry, deep: bool, *, progress: Progress = silent) -> DeltaSurvey:
     """Look at the files of every snapshot of the line, in this process. Raises what reading the table raises."""
     metadata = source.table.metadata
-    footers = FooterSurvey(
+    footers = FooterSampler(
         source.storage,
         deep=deep,
         contradicts=IcebergProvenance.of(metadata).contradicts,
@@ -91,38 +91,38 @@ def survey_delta(source: IcebergSource, line: SnapshotLine, deep: bool, *, progr
     )
     found = DeltaSurvey(footers=footers, outside=outside_of(source))
     for _ in footers.passes():
-        found = _surveyed(DeltaSurvey(footers=footers, outside=outside_of(source)), source, line)
+        found = _surveyed(DeltaSurvey(footers=footers, outside=outside_of(source)), source, ancestry)
     return found
 
 
-def _surveyed(found: DeltaSurvey, source: IcebergSource, line: SnapshotLine) -> DeltaSurvey:
+def _surveyed(found: DeltaSurvey, source: IcebergSource, ancestry: Ancestry) -> DeltaSurvey:
     seen: set[str] = set()
-    for snapshot in line.distinct:
+    for snapshot in ancestry.distinct:
         paths = PathFingerprints()
         for batch in data_files(source.table, snapshot, with_metrics=False):
-            new = batch if len(line.distinct) == 1 else _unseen(batch, seen)
+            new = batch if len(ancestry.distinct) == 1 else _unseen(batch, seen)
             paths.add(batch.column("file_path"))
             if new.num_rows:
-                look_at_files(found, source, line.union, new)
+                examine_files(found, source, ancestry.union, new)
         found.listed_twice = found.listed_twice or _repeated(source, snapshot, paths)
         for batch in delete_files(source.table, snapshot):
-            look_at_deletes(found, source, batch)
+            examine_deletes(found, source, batch)
     return found
 
 
 def observe(
-    footers: FooterSurvey, source: IcebergSource, batch: pa.RecordBatch
+    footers: FooterSampler, source: IcebergSource, batch: pa.RecordBatch
 ) -> tuple[pa.Array, npt.NDArray[np.int32]]:
     """Where the files of a batch really are, and the facts of each."""
     locations = real_locations(source.storage, batch.column("file_path"))
-    facts = footers.observe(
+    layout = footers.observe(
         batch.column("file_path"),
         batch.column("file_format"),
         batch.column("record_count"),
         batch.column("file_size_in_bytes"),
         lambda: IcebergProvenance.of(source.table.metadata).describe(batch),
     )
-    return locations, facts
+    return locations, layout
 
 
 def _repeated(source: IcebergSource, snapshot: Snapshot, paths: PathFingerprints) -> str | None:
@@ -140,14 +140,14 @@ def _unseen(batch: pa.RecordBatch, seen: set[str]) -> pa.RecordBatch:
     return batch.take(pa.array(rows, pa.int64()))
 
 
-def look_at_files(found: DeltaSurvey, source: IcebergSource, schema: Schema, batch: pa.RecordBatch) -> None:
+def examine_files(found: DeltaSurvey, source: IcebergSource, schema: Schema, batch: pa.RecordBatch) -> None:
     """Add live data files of one partition spec to a survey. Raises UnsupportedIcebergFeature for an encrypted one."""
     _refuse_encrypted(batch)
-    locations, facts = observe(found.footers, source, batch)
+    locations, layout = observe(found.footers, source, batch)
     count_files(found.outside, source.storage, batch.column("file_path"))
     spec = source.table.metadata.spec_by_id(batch.column("spec_id")[0].as_py())
-    _tally(found, facts, spec.spec_id, batch, locations)
-    _look_for_empty_strings(found, schema, spec, batch.column("partition"))
+    _tally(found, layout, spec.spec_id, batch, locations)
+    _find_empty_strings(found, schema, spec, batch.column("partition"))
     found.without_row_id += batch.column("first_row_id").null_count
 
 
@@ -160,20 +160,20 @@ def _refuse_encrypted(batch: pa.RecordBatch) -> None:
 
 
 def _tally(
-    found: DeltaSurvey, facts: npt.NDArray[np.int32], spec_id: int, batch: pa.RecordBatch, locations: pa.Array
+    found: DeltaSurvey, layout: npt.NDArray[np.int32], spec_id: int, batch: pa.RecordBatch, locations: pa.Array
 ) -> None:
     rows = batch.column("record_count").to_numpy()
     sizes = batch.column("file_size_in_bytes").to_numpy()
-    files_of = np.bincount(facts, minlength=len(found.footers.facts))
+    files_of = np.bincount(layout, minlength=len(found.footers.layout))
     for index in np.flatnonzero(files_of):
-        here = facts == index
-        these = FileTally(
+        here = layout == index
+        these = GroupTotals(
             files=int(files_of[index]),
             rows=int(rows[here].sum()),
             bytes=int(sizes[here].sum()),
             stores=_stores(locations if here.all() else locations.filter(pa.array(here))),
         )
-        found.tallies.setdefault((int(index), spec_id), FileTally()).add(these)
+        found.tallies.setdefault((int(index), spec_id), GroupTotals()).add(these)
 
 
 def _stores(locations: pa.Array) -> dict[str, int]:
@@ -184,7 +184,7 @@ def _stores(locations: pa.Array) -> dict[str, int]:
     return dict(Counter(map(top_folder, locations.to_pylist())))
 
 
-def _look_for_empty_strings(found: DeltaSurvey, schema: Schema, spec: PartitionSpec, partition: pa.StructArray) -> None:
+def _find_empty_strings(found: DeltaSurvey, schema: Schema, spec: PartitionSpec, partition: pa.StructArray) -> None:
     for part in spec.fields:
         column = schema.find(part.source_id)
         if not isinstance(part.transform, (IdentityTransform, TruncateTransform)) or column is None:
@@ -194,7 +194,7 @@ def _look_for_empty_strings(found: DeltaSurvey, schema: Schema, spec: PartitionS
             found.empty_strings.add(part.source_id)
 
 
-def look_at_deletes(found: DeltaSurvey, source: IcebergSource, batch: pa.RecordBatch) -> None:
+def examine_deletes(found: DeltaSurvey, source: IcebergSource, batch: pa.RecordBatch) -> None:
     """Add live delete files to a survey. Raises UnsupportedIcebergFeature for an encrypted one."""
     _refuse_encrypted(batch)
     count_files(found.outside, source.storage, batch.column("file_path"))
@@ -209,4 +209,4 @@ def look_at_deletes(found: DeltaSurvey, source: IcebergSource, batch: pa.RecordB
     found.deletes["position"] += batch.num_rows - vectors - equality
     found.deletes["rows"] += pc.sum(batch.column("record_count").filter(is_vector)).as_py() or 0
     paths = batch.column("file_path")
-    found.footers.look_for((paths if found.footers.deep else paths.slice(0, ONE_BY_ONE)).to_pylist())
+    found.footers.check_exists((paths if found.footers.deep else paths.slice(0, ONE_BY_ONE)).to_pylist())

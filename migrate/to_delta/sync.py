@@ -29,18 +29,18 @@ from deltaberg.iceberg.scan.scan_task import matched_batches
 from deltaberg.iceberg.schema.schema import Schema
 from deltaberg.iceberg.snapshot_write.snapshot_changes import SnapshotChanges, files_among, snapshot_changes
 from deltaberg.iceberg.table import Table
-from deltaberg.migrate.files.footers import FooterSurvey
+from deltaberg.migrate.files.footers import FooterSampler
 from deltaberg.migrate.files.outside_files import outside_of
-from deltaberg.migrate.files.vector_copy import Vector
+from deltaberg.migrate.files.vector_copy import DeletionVector
 from deltaberg.migrate.source import IcebergSource
 from deltaberg.migrate.target.locations import real_locations
-from deltaberg.migrate.target.watermark import POSITION_KEY, Position, schema_fingerprint
-from deltaberg.migrate.to_delta.ancestry import SnapshotLine, line_of
-from deltaberg.migrate.to_delta.design import DELETION_VECTORS_KEY, DeltaDesign, design_delta_increment
+from deltaberg.migrate.target.watermark import WATERMARK_KEY, Watermark, schema_fingerprint
+from deltaberg.migrate.to_delta.ancestry import Ancestry, line_of
+from deltaberg.migrate.to_delta.design import DELETION_VECTORS_KEY, DeltaConversionPlan, design_delta_increment
 from deltaberg.migrate.to_delta.existing import ExistingDelta, metadata_after
 from deltaberg.migrate.to_delta.replay import DeltaReplay, DescribedFiles, exchange_files
-from deltaberg.migrate.to_delta.survey import DeltaSurvey, look_at_files
-from deltaberg.migrate.to_delta.writer import VOUCHED, DeltaWriter, WrittenDelta
+from deltaberg.migrate.to_delta.survey import DeltaSurvey, examine_files
+from deltaberg.migrate.to_delta.writer import RULES_GUARANTEED, DeltaWriter, WrittenDelta
 from deltaberg.translate.data_files import encode_paths
 from deltaberg.translate.operations import SCHEMA_CHANGED, iceberg_to_delta_operation
 from deltaberg.translate.options import ConvertOptions
@@ -67,7 +67,7 @@ class PendingSnapshot:
 class DeltaIncrement:
     """What has to be done to a Delta target. metadata: of the table after each pending snapshot, in order."""
 
-    design: DeltaDesign
+    design: DeltaConversionPlan
     pending: tuple[PendingSnapshot, ...]
     metadata: tuple[Metadata, ...]
 
@@ -80,7 +80,7 @@ class DeltaIncrement:
 def design_increment(
     source: IcebergSource,
     target: DeltaSnapshot,
-    watermark: Position,
+    watermark: Watermark,
     options: ConvertOptions,
     root: str,
     *,
@@ -99,16 +99,16 @@ def design_increment(
     existing = ExistingDelta.of(target, before, schema)
     schemas = (schema, *(each.schema for each in pending))
     snapshots = tuple(each.snapshot for each in pending if each.snapshot is not None)
-    line = line_of(snapshots, schemas)
+    ancestry = line_of(snapshots, schemas)
 
-    def survey(source: IcebergSource, line: SnapshotLine, deep: bool) -> DeltaSurvey:
-        found = DeltaSurvey(footers=FooterSurvey(source.storage, deep=True), outside=outside_of(source))
+    def survey(source: IcebergSource, ancestry: Ancestry, deep: bool) -> DeltaSurvey:
+        found = DeltaSurvey(footers=FooterSampler(source.storage, deep=True), outside=outside_of(source))
         for each in pending:
             for batch in each.changes.added_files():
-                look_at_files(found, source, line.union, batch)
+                examine_files(found, source, ancestry.union, batch)
         return found
 
-    design = design_delta_increment(source, options, root, existing=existing, line=line, survey_files=survey)
+    design = design_delta_increment(source, options, root, existing=existing, ancestry=ancestry, survey_files=survey)
     metadata = []
     state = target.metadata
     for place, each in enumerate(pending):
@@ -121,7 +121,7 @@ def design_increment(
         made = metadata_after(state, translation, properties, last_column_id=table.metadata.last_column_id)
         if made is not state:
             reached = watermark_at(watermark, each)
-            made = replace(made, configuration={**made.configuration, POSITION_KEY: reached.to_text()})
+            made = replace(made, configuration={**made.configuration, WATERMARK_KEY: reached.to_text()})
         if made.description != design.description and place == len(pending) - 1:
             made = replace(made, description=design.description)
         metadata.append(made)
@@ -131,7 +131,7 @@ def design_increment(
     return DeltaIncrement(design=design, pending=pending, metadata=tuple(metadata))
 
 
-def watermark_at(watermark: Position, pending: PendingSnapshot) -> Position:
+def watermark_at(watermark: Watermark, pending: PendingSnapshot) -> Watermark:
     """The watermark of a target that holds a pending snapshot."""
     snapshot = pending.snapshot
     return replace(
@@ -142,7 +142,7 @@ def watermark_at(watermark: Position, pending: PendingSnapshot) -> Position:
     )
 
 
-def _carried_properties(before: Metadata, design: DeltaDesign) -> dict[str, str | None]:
+def _carried_properties(before: Metadata, design: DeltaConversionPlan) -> dict[str, str | None]:
     """What the configuration takes over from the source now, and what it took over once and the source no longer has."""
     gone = {
         key: None
@@ -152,7 +152,7 @@ def _carried_properties(before: Metadata, design: DeltaDesign) -> dict[str, str 
     return {**gone, **design.properties}
 
 
-def pending_snapshots(source: IcebergSource, watermark: Position, *, squash: bool) -> tuple[PendingSnapshot, ...]:
+def pending_snapshots(source: IcebergSource, watermark: Watermark, *, squash: bool) -> tuple[PendingSnapshot, ...]:
     """The commits that lead from the watermark to the source's state, oldest first.
 
     Where the source went back to an earlier snapshot, or to another line, the first commit leads to the newest snapshot that
@@ -188,10 +188,10 @@ def pending_snapshots(source: IcebergSource, watermark: Position, *, squash: boo
 
 
 def _steps(table: Table, before: Snapshot | None, head: Snapshot) -> list[Snapshot | None]:
-    line = list(table.metadata.ancestors(head.snapshot_id))
+    ancestry = list(table.metadata.ancestors(head.snapshot_id))
     former = {} if before is None else {each.snapshot_id: each for each in table.metadata.ancestors(before.snapshot_id)}
     newer: list[Snapshot | None] = []
-    for each in line:
+    for each in ancestry:
         if each.snapshot_id in former:
             if before is not None and each.snapshot_id != before.snapshot_id:
                 newer.append(each)
@@ -227,7 +227,7 @@ class DeltaSync:
     def _commit(self, pending: PendingSnapshot, metadata: Metadata) -> int:
         writer, snapshot = self.writer, pending.snapshot
         base = DeltaTable.open(writer.root, writer.storage).snapshot()
-        position = watermark_at(writer.position, pending)
+        watermark = watermark_at(writer.watermark, pending)
         with begin_transaction(base, now_ms=lambda: writer.clock_ms) as transaction:
             if metadata != base.metadata:
                 transaction.set_metadata(metadata)
@@ -239,15 +239,15 @@ class DeltaSync:
                 operation = SCHEMA_CHANGED
             else:
                 self._change_files(transaction, base, pending)
-            transaction.set_txn(position.app_id, position.version or 0, last_updated_ms=writer.clock_ms)
+            transaction.set_txn(watermark.app_id, watermark.version or 0, last_updated_ms=writer.clock_ms)
             if writer.design.lineage:
                 transaction.reserve_row_ids(writer.next_row_id - 1)
             version = transaction.commit(
                 operation[0],
                 parameters=operation[1],
                 timestamp_ms=self._timestamp_ms(pending),
-                extra_info={POSITION_KEY: position.to_json()},
-                rules_checked=VOUCHED,
+                extra_info={WATERMARK_KEY: watermark.to_json()},
+                rules_guaranteed=RULES_GUARANTEED,
                 expected_version=base.version + 1,
             )
         self._replay.committed(transaction)
@@ -278,11 +278,11 @@ class DeltaSync:
         for resolved in resolve_matched(table, deletes, matched_batches(batches, deletes.index)):
             yield self._replay.describe(resolved)
 
-    def _changed(self, pending: PendingSnapshot, changes: SnapshotChanges) -> dict[str, Vector | None]:
+    def _changed(self, pending: PendingSnapshot, changes: SnapshotChanges) -> dict[str, DeletionVector | None]:
         """The new vectors of files that both snapshots have, by key in the target."""
         table, snapshot = self.writer.source.table, pending.snapshot
         assert snapshot is not None
-        result: dict[str, Vector | None] = {}
+        result: dict[str, DeletionVector | None] = {}
         if changes.touched is not None:
             for found in self._described(snapshot, files_among(table, snapshot, changes.touched)):
                 result |= self._replay.vectors(found, np.arange(len(found.keys)))
@@ -311,7 +311,7 @@ class DeltaSync:
         locations = real_locations(self.writer.source.storage, paths)
         return path_keys(encode_paths(locations, self.writer.root))
 
-    def _require_all(self, found: pa.Array, gone: pa.Array, changed: dict[str, Vector | None]) -> None:
+    def _require_all(self, found: pa.Array, gone: pa.Array, changed: dict[str, DeletionVector | None]) -> None:
         wanted = pa.concat_arrays([gone.cast(pa.string()), pa.array(list(changed), pa.string())])
         missing = wanted.filter(pc.invert(pc.is_in(wanted, value_set=found)))
         if len(missing):

@@ -23,8 +23,8 @@ from deltaberg.migrate.files.rewrite import InThisProcess, RewriteRunner
 from deltaberg.migrate.files.rewrite_queue import RewriteQueue
 from deltaberg.migrate.source import IcebergSource
 from deltaberg.migrate.target.run_document import RunId
-from deltaberg.migrate.target.watermark import OPTIONS_KEY, PLAN_KEY, POSITION_KEY, TARGET_VERSION_KEY, Position
-from deltaberg.migrate.to_delta.design import DeltaDesign
+from deltaberg.migrate.target.watermark import OPTIONS_KEY, PLAN_KEY, TARGET_VERSION_KEY, WATERMARK_KEY, Watermark
+from deltaberg.migrate.to_delta.design import DeltaConversionPlan
 from deltaberg.migrate.to_delta.entries import HIDDEN_FOLDER, DeltaEntries
 from deltaberg.storage import Storage
 from deltaberg.translate.lineage import iceberg_to_delta_lineage_properties
@@ -33,7 +33,7 @@ from deltaberg.translate.schema import DeltaSchemaTranslation
 
 RETENTION_KEY: Final = "delta.deletedFileRetentionDuration"
 _RETENTION: Final = "interval 36500 days"
-VOUCHED: Final = ("generatedColumns",)
+RULES_GUARANTEED: Final = ("generatedColumns",)
 """Derived columns hold what Iceberg's partition tuples say."""
 
 _NAMESPACE: Final = uuid.UUID("0d1f4f0c-6f0e-5d5a-9a43-5f4d7a0f9f3e")
@@ -68,10 +68,10 @@ class DeltaWriter:
     """
 
     source: IcebergSource
-    design: DeltaDesign
+    design: DeltaConversionPlan
     root: str
     storage: Storage
-    position: Position
+    watermark: Watermark
     options_text: str
     clock_ms: int
     plan_name: str | None = None
@@ -83,7 +83,7 @@ class DeltaWriter:
 
     def write(self) -> WrittenDelta:
         """Commit version 0. Raises DeltaConflict where a log appeared meanwhile; leaves nothing behind when it fails."""
-        metadata = self.metadata(self.design.translation, self.position, 0, created_ms=self.timestamp_ms)
+        metadata = self.metadata(self.design.translation, self.watermark, 0, created_ms=self.timestamp_ms)
         transaction = self.create(metadata)
         files = rows = rewritten = 0
         for adds in self._adds(transaction):
@@ -94,20 +94,20 @@ class DeltaWriter:
         if self.design.lineage:
             transaction.reserve_row_ids(self.next_row_id - 1)
         snapshot = self.source.snapshot
-        transaction.set_txn(self.position.app_id, self.position.version or 0, last_updated_ms=self.clock_ms)
+        transaction.set_txn(self.watermark.app_id, self.watermark.version or 0, last_updated_ms=self.clock_ms)
         operation, parameters = iceberg_to_delta_operation(None if snapshot is None else snapshot.operation, first=True)
         version = transaction.commit(
             operation,
             parameters=parameters,
             timestamp_ms=self.timestamp_ms,
-            extra_info={POSITION_KEY: self.position.to_json()},
-            rules_checked=VOUCHED,
+            extra_info={WATERMARK_KEY: self.watermark.to_json()},
+            rules_guaranteed=RULES_GUARANTEED,
             expected_version=0,
         )
         self.on_commit()
         checkpoint = transaction.checkpoint_when_due()
         return WrittenDelta(
-            commits=((self.position.version or 0, version),),
+            commits=((self.watermark.version or 0, version),),
             location=f"{log_folder(self.root)}/{commit_name(version)}",
             files=files,
             rows=rows,
@@ -131,14 +131,14 @@ class DeltaWriter:
         return protocol_of_new_table(metadata, by_name=self.design.named_features)
 
     def metadata(
-        self, translation: DeltaSchemaTranslation, position: Position, version: int, *, created_ms: int
+        self, translation: DeltaSchemaTranslation, watermark: Watermark, version: int, *, created_ms: int
     ) -> Metadata:
         """The metadata of one version of the target, which holds the source at ``position``."""
         design = self.design
         properties: dict[str, str] = {
             **design.properties,
             RETENTION_KEY: _RETENTION,
-            POSITION_KEY: position.to_text(),
+            WATERMARK_KEY: watermark.to_text(),
             OPTIONS_KEY: self.options_text,
             TARGET_VERSION_KEY: str(version),
         }
@@ -150,11 +150,11 @@ class DeltaWriter:
             properties["delta.enableDeletionVectors"] = "true"
         if design.lineage:
             properties |= iceberg_to_delta_lineage_properties()
-        if len(design.line.snapshots) > 1:
+        if len(design.ancestry.snapshots) > 1:
             properties["delta.enableInCommitTimestamps"] = "true"
         return new_metadata(
             translation.schema,
-            table_id=str(uuid.uuid5(_NAMESPACE, f"{self.position.app_id}|{self.root}")),
+            table_id=str(uuid.uuid5(_NAMESPACE, f"{self.watermark.app_id}|{self.root}")),
             created_time_ms=created_ms,
             partition_columns=design.partition_names(translation),
             configuration=properties,

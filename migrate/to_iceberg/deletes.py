@@ -14,7 +14,7 @@ from deltaberg.datafile import ReadField
 from deltaberg.datafile.parquet.parquet_writer import ParquetFileWriter, parquet_schema
 from deltaberg.iceberg.deletes.delete_index import FILE_PATH_ID, POS_ID
 from deltaberg.iceberg.deletes.puffin import PuffinWriter
-from deltaberg.migrate.files.vector_copy import Vector
+from deltaberg.migrate.files.vector_copy import DeletionVector
 from deltaberg.migrate.target.locations import join
 from deltaberg.storage import Storage
 from deltaberg.translate.deletes import position_delete_entries, vector_entries
@@ -87,7 +87,7 @@ class PuffinVectors:
         self._remembers = remembers
         self.places: dict[str, DeletePlace] = {}
 
-    def add(self, data_file: str, partition: pa.StructArray, vector: Vector) -> None:
+    def add(self, data_file: str, partition: pa.StructArray, vector: DeletionVector) -> None:
         """One data file's vector; partition: its tuple, an array of one. ``places`` tells where it stands then."""
         if self._writer is None:
             self._writer = PuffinWriter(self._storage, join(self._folder, self._names.next("puffin")))
@@ -166,7 +166,7 @@ class PositionDeleteFiles:
         self._remembers = remembers
         self.places: dict[str, DeletePlace] = {}
 
-    def add(self, data_file: str, partition: pa.StructArray, vector: Vector) -> None:
+    def add(self, data_file: str, partition: pa.StructArray, vector: DeletionVector) -> None:
         """One data file's deleted positions; partition: its tuple, an array of one."""
         positions = pa.array(vector.bitmap.to_positions())
         paths = pa.repeat(pa.scalar(data_file), len(positions))

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Final
 
-from deltaberg.delta.checkpoint.checksum import FileTotals as LogTotals
+from deltaberg.delta.checkpoint.checksum import ChecksumTotals as LogTotals
 from deltaberg.delta.schema.types import StructType
 from deltaberg.iceberg.errors import InvalidIcebergRequest
 from deltaberg.iceberg.partition.partition_spec import PartitionSpec
@@ -18,8 +18,8 @@ from deltaberg.migrate.files.outside_files import count_sidecars, outside_findin
 from deltaberg.migrate.source import DeltaSource
 from deltaberg.migrate.target.watermark import APP_ID_PREFIX
 from deltaberg.migrate.to_iceberg.source_files import DeltaFileReader
-from deltaberg.migrate.to_iceberg.survey import FileTotals, IcebergSurvey, Surveying, SurveyRequest, survey_iceberg
-from deltaberg.migrate.to_iceberg.version_range import DeltaEras, delta_eras
+from deltaberg.migrate.to_iceberg.survey import IcebergSurvey, Surveying, SurveyRequest, SurveyTotals, survey_iceberg
+from deltaberg.migrate.to_iceberg.version_range import VersionRange, version_range
 from deltaberg.redaction import redacted
 from deltaberg.translate import codes
 from deltaberg.translate.column_mapping_property import MAPPING_KEY, CarriedMapping
@@ -44,13 +44,13 @@ _RULES: Final[Mapping[str, str]] = {
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class IcebergDesign:
+class IcebergConversionPlan:
     """Every decision about an Iceberg target.
 
     schema: Delta's, its mapping metadata only where it counts; ids: by its physical paths. reader: streams the files
-    once more. rewritten: locations of files that are written anew. fresh_rows: of files whose rows get new ids.
+    once more. rewritten: locations of files that are rewritten. without_row_ids: of files whose rows get new ids.
     carries_lineage: row ids and commit versions of the other files are stated. last_column_id: spare ids included.
-    vectors: files that have deletion vectors in the target, with ``deleted_rows`` rows; a file that is written anew without the
+    vectors: files that have deletion vectors in the target, with ``deleted_rows`` rows; a file that is rewritten without the
     deleted rows has none. eras: the versions to replay, with one schema translation each; None where only the newest is converted. totals then
     count the files of all versions.
     """
@@ -64,14 +64,14 @@ class IcebergDesign:
     last_column_id: int
     reader: DeltaFileReader
     rewritten: frozenset[str]
-    fresh_rows: frozenset[str]
+    without_row_ids: frozenset[str]
     lineage: DeltaLineage
     carries_lineage: bool
     properties: Mapping[str, str]
-    totals: FileTotals
+    totals: SurveyTotals
     vectors: int
     deleted_rows: int
-    eras: DeltaEras | None = None
+    periods: VersionRange | None = None
     era_translations: tuple[IcebergSchemaTranslation, ...] = ()
     findings: tuple[Finding, ...] = field(default=())
 
@@ -82,17 +82,17 @@ def design_iceberg(
     *,
     survey_files: Surveying = survey_iceberg,
     progress: Progress = silent,
-) -> IcebergDesign:
+) -> IcebergConversionPlan:
     """Look at the version's files and decide. survey_files: who looks at them where one version is converted. progress: told
     of footers that this process reads.
 
     Raises what reading the table raises; refusals are findings.
     """
-    eras = delta_eras(source, format_version=options.format_version) if options.history == "all" else None
-    schemas = _schemas(source, eras)
+    periods = version_range(source, format_version=options.format_version) if options.history == "all" else None
+    schemas = _schemas(source, periods)
     first_free = (source.snapshot.column_mapping.max_column_id or 0) + 1
-    ids = _ids(source, schemas[-1], first_free) if eras is None else eras.ids
-    lineage = _lineage(source, eras)
+    ids = _ids(source, schemas[-1], first_free) if periods is None else periods.ids
+    lineage = _lineage(source, periods)
     reader = DeltaFileReader(
         source,
         deep=options.reads_all_footers,
@@ -100,20 +100,22 @@ def design_iceberg(
         progress=progress,
     )
     wanted, why = _version_by_schema(schemas, lineage, options)
-    if eras is not None and options.format_version is None and wanted < eras.format_version:
-        wanted, why = eras.format_version, "a type was changed in its history"
-    survey = _surveyed(source, eras, reader, options, schemas, ids, lineage, wanted, survey_files)
+    if periods is not None and options.format_version is None and wanted < periods.format_version:
+        wanted, why = periods.format_version, "a type was changed in its history"
+    survey = _surveyed(source, periods, reader, options, schemas, ids, lineage, wanted, survey_files)
     count_sidecars(reader.outside, source)
     findings = [*survey.all_findings(), *reader.survey.findings(), *outside_findings(reader.outside, source.storage)]
-    difference = source.snapshot.checksum_difference(_log_totals(source, survey, eras))
+    difference = source.snapshot.checksum_difference(_log_totals(source, survey, periods))
     if difference is not None:
         findings.append(Finding(code=codes.CHECKSUM_DIFFERS, what="checksum file", detail=difference))
     if survey.counted_by_footer:
         findings.append(Finding(code=codes.STATISTICS_FROM_FOOTERS, what="row counts", files=survey.counted_by_footer))
-    if eras is not None and eras.cut is not None:
-        findings.append(Finding(code=codes.HISTORY_TRUNCATED, what=f"version {eras.first}", detail=eras.cut))
+    if periods is not None and periods.truncated_because is not None:
+        findings.append(
+            Finding(code=codes.HISTORY_TRUNCATED, what=f"version {periods.first}", detail=periods.truncated_because)
+        )
     vectors, deleted_rows = survey.totals.vectors, survey.totals.deleted_rows
-    if eras is None:  # a replay rewrites files with the rows that a later version deletes
+    if periods is None:  # a replay rewrites files with the rows that a later version deletes
         vectors -= survey.totals.rewritten_vectors
         deleted_rows -= survey.totals.rewritten_deletes
     if options.format_version is None and wanted < _NEWEST and survey.totals.promoted_files:
@@ -122,12 +124,12 @@ def design_iceberg(
     translations = tuple(translated(schema, ids, version) for schema in schemas)
     findings.extend(finding for translation in translations for finding in dict.fromkeys(translation.findings))
     partition_columns = source.snapshot.metadata.partition_columns
-    merged = schemas[-1] if eras is None else eras.merged
+    merged = schemas[-1] if periods is None else periods.merged
     name_mapping = _name_mapping(merged, ids, schemas[-1], partition_columns, translations, survey, first_free)
-    if survey.nameless:
+    if survey.without_field_ids:
         findings.append(Finding(code=codes.NAME_MAPPING, what="data files"))
     carries = _carries_lineage(version, lineage, survey, findings)
-    return IcebergDesign(
+    return IcebergConversionPlan(
         schema=schemas[-1],
         ids=ids,
         translation=translations[-1],
@@ -137,36 +139,36 @@ def design_iceberg(
         last_column_id=max(name_mapping.last_id, first_free - 1),
         reader=reader,
         rewritten=frozenset(survey.rewritten),
-        fresh_rows=frozenset(survey.fresh_rows) if carries else frozenset(),
+        without_row_ids=frozenset(survey.without_row_ids) if carries else frozenset(),
         lineage=lineage,
         carries_lineage=carries,
         properties={**properties_of(source, findings), MAPPING_KEY: _carried_mapping(source, schemas[-1], ids)},
         totals=survey.totals,
         vectors=vectors,
         deleted_rows=deleted_rows,
-        eras=eras,
-        era_translations=translations if eras is not None else (),
+        periods=periods,
+        era_translations=translations if periods is not None else (),
         findings=tuple(findings),
     )
 
 
-def _schemas(source: DeltaSource, eras: DeltaEras | None) -> tuple[StructType, ...]:
+def _schemas(source: DeltaSource, periods: VersionRange | None) -> tuple[StructType, ...]:
     """The schemas to translate, the source's own last."""
-    if eras is None:
+    if periods is None:
         return (mapped_schema(source.snapshot.column_mapping),)
-    return tuple(era.schema for era in eras.eras)
+    return tuple(period.schema for period in periods.periods)
 
 
 def _ids(source: DeltaSource, schema: StructType, first_free: int) -> dict[Path, int]:
     return assigned_ids(schema, known=declared_ids(source.snapshot.column_mapping), first_free=first_free)
 
 
-def _lineage(source: DeltaSource, eras: DeltaEras | None) -> DeltaLineage:
+def _lineage(source: DeltaSource, periods: VersionRange | None) -> DeltaLineage:
     """Row ids can be stated where every replayed version has them."""
     snapshot = source.snapshot
     lineage = delta_lineage(snapshot.protocol, snapshot.metadata.properties, snapshot.domain_metadata)
-    for era in () if eras is None else eras.eras:
-        then = era.source.snapshot
+    for period in () if periods is None else periods.periods:
+        then = period.source.snapshot
         if not delta_lineage(then.protocol, then.metadata.properties, then.domain_metadata).enabled:
             return replace(lineage, enabled=False)
     return lineage
@@ -174,7 +176,7 @@ def _lineage(source: DeltaSource, eras: DeltaEras | None) -> DeltaLineage:
 
 def _surveyed(
     source: DeltaSource,
-    eras: DeltaEras | None,
+    periods: VersionRange | None,
     reader: DeltaFileReader,
     options: ConvertOptions,
     schemas: tuple[StructType, ...],
@@ -195,27 +197,29 @@ def _surveyed(
             format_version=wanted if options.format_version is not None else _NEWEST,
         )
 
-    if eras is None:
+    if periods is None:
         return survey_files(request(source, schemas[-1]), reader)
     result = IcebergSurvey()
     for _ in reader.passes():
         result = IcebergSurvey()
-        surveyors = {era.first: request(era.source, era.schema).surveyor(reader, result) for era in eras.eras}
-        first = eras.eras[0]
+        surveyors = {
+            period.first: request(period.source, period.schema).surveyor(reader, result) for period in periods.periods
+        }
+        first = periods.periods[0]
         for adds in first.source.snapshot.add_files(check_totals=False):
             if adds.num_rows:
-                surveyors[first.first].look_at(reader.describe(adds))
-        for actions in eras.commits():
+                surveyors[first.first].sample(reader.describe(adds))
+        for actions in periods.commits():
             if actions.adds.num_rows:
-                surveyors[eras.era_of(actions.version).first].look_at(reader.describe(actions.adds))
+                surveyors[periods.period_of(actions.version).first].sample(reader.describe(actions.adds))
     result.totals.rewritten_files = len(result.rewritten)
     result.counted_by_footer = reader.counted_by_footer
     return result
 
 
-def _log_totals(source: DeltaSource, survey: IcebergSurvey, eras: DeltaEras | None) -> LogTotals:
+def _log_totals(source: DeltaSource, survey: IcebergSurvey, periods: VersionRange | None) -> LogTotals:
     """Of the newest version; a survey of all versions has counted more."""
-    if eras is None:
+    if periods is None:
         found = survey.totals
         return LogTotals(
             num_files=found.files,
@@ -292,7 +296,7 @@ def _name_mapping(
         merged,
         ids,
         hidden=(*hidden, *left_out),
-        files=[facts.fields or () for facts in survey.nameless.values()],
+        files=[layout.fields or () for layout in survey.without_field_ids.values()],
         first_spare_id=max([first_free, *(field_id + 1 for field_id in ids.values())]),
     )
 

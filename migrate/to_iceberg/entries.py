@@ -31,7 +31,7 @@ DeleteSink = PuffinVectors | PositionDeleteFiles
 
 @dataclass(slots=True, kw_only=True)
 class Written:
-    """What became of the files: sums, and where files that were written anew are now, by their former location."""
+    """What became of the files: sums, and where files that were rewritten are now, by their former location."""
 
     files: int = 0
     rows: int = 0
@@ -43,7 +43,7 @@ class Written:
 class IcebergEntries:
     """Makes entries from files of one Delta schema.
 
-    source: a version with that schema. rewritten: locations of files to write anew; fresh_rows: of files whose row
+    source: a version with that schema. rewritten: locations of files to rewrite; without_row_ids: of files whose row
     ids are not carried, and lineage whether those of others are. keep_positions: rewritten files keep deleted rows,
     so that their deletion vectors still fit.
     """
@@ -54,7 +54,7 @@ class IcebergEntries:
     spec: PartitionSpec
     rewriter: DeltaRewriter
     rewritten: frozenset[str]
-    fresh_rows: frozenset[str]
+    without_row_ids: frozenset[str]
     lineage: bool
     partition_timezone: str
     keep_positions: bool = False
@@ -64,7 +64,7 @@ class IcebergEntries:
         self, batches: Iterator[DeltaFiles], deletes: DeleteSink, *, queue: Rewrites | None = None
     ) -> Iterator[pa.RecordBatch]:
         """Entries of status ADDED for every file; its deletion vector goes to ``deletes``. queue: what takes the files
-        that are written anew; None: they are rewritten in between."""
+        that are rewritten; None: they are rewritten in between."""
         rewritten = pa.array(sorted(self.rewritten), pa.string())
         queue = RewriteQueue(self.rewriter) if queue is None else queue
         for batch in batches:
@@ -79,7 +79,7 @@ class IcebergEntries:
         yield from self._rewritten(queue.finish())
 
     def rewrite(self, adds: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """Entries of files that are all written anew, from their ``add`` actions."""
+        """Entries of files that are all rewritten, from their ``add`` actions."""
         queue = RewriteQueue(self.rewriter)
         for batch in adds:
             yield from self._rewritten(queue.add(batch))
@@ -104,7 +104,7 @@ class IcebergEntries:
         )
         lineage = None
         if self.lineage:
-            fresh = pa.array(sorted(self.fresh_rows), pa.string())
+            fresh = pa.array(sorted(self.without_row_ids), pa.string())
             lineage = pc.invert(pc.is_in(locations, value_set=fresh))
         return delta_to_iceberg_files(
             adds,

@@ -21,7 +21,7 @@ from deltaberg.delta.log.commit_provenance import CommitProvenance, read_provena
 from deltaberg.delta.log.log_path import commit_name
 from deltaberg.delta.schema.column_mapping import MappingMode
 from deltaberg.delta.snapshot import Snapshot
-from deltaberg.migrate.files.file_layout import FileFacts, in_parallel, threads_for
+from deltaberg.migrate.files.file_layout import FileLayout, in_parallel, threads_for
 from deltaberg.migrate.files.provenance import UUID_PATTERN, Doubts, Provenance, name_pattern
 from deltaberg.storage import NotFound, Storage
 from deltaberg.translate.field_ids import Path, declared_ids
@@ -127,21 +127,21 @@ class DeltaProvenance:
             doubts=doubts.counts,
         )
 
-    def contradicts(self, facts: FileFacts) -> bool:
+    def contradicts(self, layout: FileLayout) -> bool:
         """Delta's writers give columns the ids that column mapping declares, and none without it."""
-        if facts.fields is None:
+        if layout.fields is None:
             return False
         if self.ids is None:
-            return facts.has_ids
-        if self.needs_ids and facts.lacks_ids:
+            return layout.has_ids
+        if self.needs_ids and layout.lacks_ids:
             return True
         declared = {path[0]: field_id for path, field_id in self.ids.items() if len(path) == 1}
         known = frozenset(self.ids.values())
         top = any(
             each.field_id is not None and each.name in declared and declared[each.name] != each.field_id
-            for each in facts.fields
+            for each in layout.fields
         )
-        swapped = {each.field_id for each in facts.fields if each.name not in declared} & known
+        swapped = {each.field_id for each in layout.fields if each.name not in declared} & known
         return top or any(each is not None for each in swapped)
 
 

@@ -24,7 +24,7 @@ from deltaberg.migrate.to_iceberg.deletes import DeletePlace
 from deltaberg.migrate.to_iceberg.entries import DeleteSink, IcebergEntries
 from deltaberg.migrate.to_iceberg.source_files import DeltaFiles
 from deltaberg.migrate.to_iceberg.survey import highest_commit_version
-from deltaberg.migrate.to_iceberg.version_range import DeltaEras, Era
+from deltaberg.migrate.to_iceberg.version_range import SchemaPeriod, VersionRange
 from deltaberg.migrate.to_iceberg.writer import IcebergWriter, WrittenIceberg, snapshot_id_of
 from deltaberg.translate.operations import APPEND, OVERWRITE, delta_to_iceberg_operation
 
@@ -56,21 +56,21 @@ class IcebergReplay:
     ) -> None:
         """live: files that an existing target has already, by ``path_keys``; all that the commits touch must be among them.
         last_number: the target's highest sequence number."""
-        assert writer.design.eras is not None
+        assert writer.design.periods is not None
         self._writer = writer
-        self._eras: DeltaEras = writer.design.eras
+        self._eras: VersionRange = writer.design.periods
         self._live: dict[str, LiveFile] = dict(live or {})
         self._entries: dict[int, IcebergEntries] = {}
         self._last_number = last_number
 
     def write(self) -> WrittenIceberg:
         """Commit all versions as the snapshots of a new table, at once. Raises what ``IcebergWriter.write`` raises."""
-        writer, eras = self._writer, self._eras
+        writer, periods = self._writer, self._eras
         commits: list[tuple[int, int]] = []
         transaction = writer.begin(writer.design.era_translations[0].schema)
         with transaction:
-            commits.append((eras.first, self._first(transaction)))
-            for actions in eras.commits():
+            commits.append((periods.first, self._first(transaction)))
+            for actions in periods.commits():
                 commits.append((actions.version, self.snapshot(transaction, [actions])))
             self._check_end()
             table = transaction.commit(timestamp_ms=writer.clock_ms)
@@ -89,12 +89,14 @@ class IcebergReplay:
 
     def _first(self, transaction: Transaction) -> int:
         """The oldest version, whole."""
-        era = self._eras.eras[0]
-        entries, reader = self._of(era), self._writer.design.reader
-        found = [reader.describe(adds) for adds in era.source.snapshot.add_files(check_totals=False) if adds.num_rows]
+        period = self._eras.periods[0]
+        entries, reader = self._of(period), self._writer.design.reader
+        found = [
+            reader.describe(adds) for adds in period.source.snapshot.add_files(check_totals=False) if adds.num_rows
+        ]
         vectors = any(batch.adds.column("deletion_vector").null_count < batch.adds.num_rows for batch in found)
         highest = max((highest_commit_version(batch.adds) for batch in found), default=0)
-        builder = self._begin(transaction, era.first, OVERWRITE if vectors else APPEND, highest)
+        builder = self._begin(transaction, period.first, OVERWRITE if vectors else APPEND, highest)
         sink = self._writer.delete_sink()
         with sink:
             builder.add_files(entries.entries(iter(found), sink), keep_inherited=self._writer.design.carries_lineage)
@@ -106,9 +108,9 @@ class IcebergReplay:
     def snapshot(self, transaction: Transaction, group: Sequence[CommitActions]) -> int:
         """One snapshot of what one commit changes, or several commits in a row; gives its id."""
         for actions in group:
-            era = self._eras.era_of(actions.version)
-            if era.first == actions.version:
-                place = [each.first for each in self._eras.eras].index(era.first)
+            period = self._eras.period_of(actions.version)
+            if period.first == actions.version:
+                place = [each.first for each in self._eras.periods].index(period.first)
                 transaction.set_schema(self._writer.design.era_translations[place].schema)
         steps = self._steps(group)
         highest = max(highest_commit_version(each.adds) if each.adds.num_rows else 0 for each in group)
@@ -124,7 +126,7 @@ class IcebergReplay:
         return builder.snapshot_id
 
     def _add(self, builder: SnapshotBuilder, actions: CommitActions, step: _Step, sink: DeleteSink) -> None:
-        entries = self._of(self._eras.era_of(actions.version))
+        entries = self._of(self._eras.period_of(actions.version))
         if step.new:
             files = self._described(actions, step.new)
             found = entries.entries(iter([files]), sink)
@@ -225,15 +227,15 @@ class IcebergReplay:
         """Where rewritten files are; all eras share the map, since a file outlives the era that it came in."""
         return next(iter(self._entries.values())).written.places
 
-    def _of(self, era: Era) -> IcebergEntries:
-        found = self._entries.get(era.first)
+    def _of(self, period: SchemaPeriod) -> IcebergEntries:
+        found = self._entries.get(period.first)
         if found is None:
-            place = [each.first for each in self._eras.eras].index(era.first)
+            place = [each.first for each in self._eras.periods].index(period.first)
             translation = self._writer.design.era_translations[place]
-            found = self._writer.entries(era.source, era.schema, translation, keep_positions=True)
+            found = self._writer.entries(period.source, period.schema, translation, keep_positions=True)
             if self._entries:
                 found.written.places = next(iter(self._entries.values())).written.places
-            self._entries[era.first] = found
+            self._entries[period.first] = found
         return found
 
     def _begin(
@@ -251,7 +253,7 @@ class IcebergReplay:
             number = self._last_number = max(number, self._last_number + 1)
         return transaction.snapshot(
             operation,
-            snapshot_id=snapshot_id_of(writer.position, version),
+            snapshot_id=snapshot_id_of(writer.watermark, version),
             timestamp_ms=self._eras.times[version],
             sequence_number=number,
             first_row_id=design.lineage.next_row_id if design.carries_lineage and version == self._eras.first else None,

@@ -13,9 +13,9 @@ import pyarrow.compute as pc
 
 from deltaberg.delta.deletion_vector.deletion_vector import descriptors
 from deltaberg.delta.log.add_path import location_array
-from deltaberg.migrate.files.file_layout import FactsReader, FileFacts
+from deltaberg.migrate.files.file_layout import FileLayout, LayoutReader
 from deltaberg.migrate.files.footer_memory import FooterMemory
-from deltaberg.migrate.files.footers import ONE_BY_ONE, FooterSurvey, Progress, silent
+from deltaberg.migrate.files.footers import ONE_BY_ONE, FooterSampler, Progress, silent
 from deltaberg.migrate.files.outside_files import count_vector_files, outside_of
 from deltaberg.migrate.source import DeltaSource
 from deltaberg.migrate.target.locations import real_locations
@@ -30,7 +30,7 @@ class DeltaFiles:
     adds: pa.RecordBatch
     locations: pa.Array
     record_counts: pa.Array
-    facts: npt.NDArray[np.int32]
+    layout: npt.NDArray[np.int32]
 
     @property
     def deleted(self) -> pa.Array:
@@ -60,11 +60,11 @@ class DeltaFileReader:
         memory: FooterMemory | None = None,
         progress: Progress = silent,
     ) -> None:
-        """one_by_one, distrusted, memory, progress: as in ``FooterSurvey``. row_counts: by location, of files whose footers
+        """one_by_one, distrusted, memory, progress: as in ``FooterSampler``. row_counts: by location, of files whose footers
         were read before. provenance: None to ask the log when it is needed."""
         self._source = source
         self._provenance = provenance
-        self.survey = FooterSurvey(
+        self.survey = FooterSampler(
             source.storage,
             deep=deep,
             one_by_one=one_by_one,
@@ -90,8 +90,8 @@ class DeltaFileReader:
             self._provenance = DeltaProvenance.of(self._source.snapshot)
         return self._provenance
 
-    def _contradicts(self, facts: FileFacts) -> bool:
-        return self.provenance.contradicts(facts)
+    def _contradicts(self, layout: FileLayout) -> bool:
+        return self.provenance.contradicts(layout)
 
     @property
     def counted_by_footer(self) -> int:
@@ -123,7 +123,7 @@ class DeltaFileReader:
         locations = real_locations(self._source.storage, location_array(adds, self._source.snapshot.table_root))
         formats = pa.repeat(pa.scalar("parquet"), adds.num_rows)
         counts = pc.struct_field(adds.column("stats"), "num_records")
-        facts = self.survey.observe(
+        layout = self.survey.observe(
             locations, formats, counts, adds.column("size"), lambda: self.provenance.describe(adds, locations)
         )
         if counts.null_count:
@@ -132,8 +132,8 @@ class DeltaFileReader:
         vectors = adds.column("deletion_vector")
         count_vector_files(self.outside, self._source, vectors)
         if vectors.null_count < len(vectors):
-            self._look_for(vectors)
-        return DeltaFiles(adds=adds, locations=locations, record_counts=counts, facts=facts)
+            self._check_exists(vectors)
+        return DeltaFiles(adds=adds, locations=locations, record_counts=counts, layout=layout)
 
     def locate(self, adds: pa.RecordBatch) -> DeltaFiles:
         """The same for files that were described before, here or elsewhere; facts are left out."""
@@ -143,15 +143,15 @@ class DeltaFileReader:
             adds=adds,
             locations=locations,
             record_counts=self._counted(counts, locations) if counts.null_count else counts,
-            facts=np.zeros(0, np.int32),
+            layout=np.zeros(0, np.int32),
         )
 
-    def _look_for(self, vectors: pa.Array) -> None:
+    def _check_exists(self, vectors: pa.Array) -> None:
         """See whether the first files of vectors are there."""
         stored = vectors.filter(pc.fill_null(pc.not_equal(pc.struct_field(vectors, "storage_type"), "i"), False))
         found = descriptors(stored if self.survey.deep else stored.slice(0, ONE_BY_ONE))
         root = self._source.snapshot.table_root
-        self.survey.look_for([each.location(root) for each in found if each is not None])
+        self.survey.check_exists([each.location(root) for each in found if each is not None])
 
     def _counted(self, counts: pa.Array, locations: pa.Array) -> pa.Array:
         missing = pc.is_null(counts)
@@ -161,7 +161,7 @@ class DeltaFileReader:
             if seen is not None:
                 self._row_counts.setdefault(location, seen)
         unread = [location for location in wanted if location not in self._row_counts]
-        for location, file in zip(unread, FactsReader(self._source.storage).look_at_all(unread), strict=True):
+        for location, file in zip(unread, LayoutReader(self._source.storage).sample_all(unread), strict=True):
             if file.trouble is not None:
                 self.survey.note_unreadable(location, file.trouble)
             self._row_counts[location] = file.rows or 0

@@ -27,12 +27,12 @@ from deltaberg.delta.schema.types import (
     TimestampType,
 )
 from deltaberg.iceberg.snapshot_write.row_lineage import ROW_ID
-from deltaberg.migrate.files.file_layout import FileFacts, differs_from_constant
+from deltaberg.migrate.files.file_layout import FileLayout, differs_from_constant
 from deltaberg.migrate.source import DeltaSource
 from deltaberg.migrate.to_iceberg.source_files import DeltaFileReader, DeltaFiles
 from deltaberg.translate import codes
 from deltaberg.translate.field_ids import Path, physical_name
-from deltaberg.translate.file_sharing import Obstacle, held_by_path, iceberg_obstacles
+from deltaberg.translate.file_sharing import SharingBlocker, fields_by_path, iceberg_blockers
 from deltaberg.translate.findings import Code, Finding
 from deltaberg.translate.legacy_timestamps import int96_may_overflow, rebase_may_matter
 from deltaberg.translate.lineage import DeltaLineage
@@ -45,9 +45,9 @@ Mask = npt.NDArray[np.bool_]
 
 
 @dataclass(slots=True, kw_only=True)
-class FileTotals:
+class SurveyTotals:
     """Sums over the live files. rows: what a reader sees. without_row_id: files without a base row id. rewritten_vectors:
-    of files that are written anew, in which ``rewritten_deletes`` rows are deleted. promoted_files: shared ones with types that
+    of files that are rewritten, in which ``rewritten_deletes`` rows are deleted. promoted_files: shared ones with types that
     only format version 3 promotes to the column's.
     highest_commit_version: of all files, which another format's table may have counted in its own way."""
 
@@ -65,25 +65,25 @@ class FileTotals:
     rewritten_deletes: int = 0
     promoted_files: int = 0
 
-    def plus(self, other: FileTotals) -> FileTotals:
+    def plus(self, other: SurveyTotals) -> SurveyTotals:
         """The totals of both."""
         highest = max(self.highest_commit_version, other.highest_commit_version)
-        sums = {each.name: getattr(self, each.name) + getattr(other, each.name) for each in fields(FileTotals)}
-        return FileTotals(**{**sums, "highest_commit_version": highest})
+        sums = {each.name: getattr(self, each.name) + getattr(other, each.name) for each in fields(SurveyTotals)}
+        return SurveyTotals(**{**sums, "highest_commit_version": highest})
 
 
 @dataclass(slots=True, kw_only=True)
 class IcebergSurvey:
     """totals, and for every code and column the files and rows it touches; rewritten: locations of files to write
-    anew; fresh_rows: locations of files whose row ids Iceberg's readers cannot see; nameless: facts with columns that have no id.
+    anew; without_row_ids: locations of files whose row ids Iceberg's readers cannot see; nameless: facts with columns that have no id.
     counted_by_footer: files whose row count the log does not state. A survey that was made in parts leaves the locations
     with the parts."""
 
-    totals: FileTotals = field(default_factory=FileTotals)
-    marks: dict[tuple[str, str], tuple[Code, int, int]] = field(default_factory=dict)
+    totals: SurveyTotals = field(default_factory=SurveyTotals)
+    findings_by_column: dict[tuple[str, str], tuple[Code, int, int]] = field(default_factory=dict)
     rewritten: set[str] = field(default_factory=set)
-    fresh_rows: set[str] = field(default_factory=set)
-    nameless: dict[int, FileFacts] = field(default_factory=dict)
+    without_row_ids: set[str] = field(default_factory=set)
+    without_field_ids: dict[int, FileLayout] = field(default_factory=dict)
     findings: list[Finding] = field(default_factory=list)
     counted_by_footer: int = 0
 
@@ -91,13 +91,13 @@ class IcebergSurvey:
         """Add the files of a batch that a code touches."""
         files = int(mask.sum())
         if files:
-            _, known_files, known_rows = self.marks.get((code.name, what), (code, 0, 0))
-            self.marks[(code.name, what)] = (code, known_files + files, known_rows + batch.rows_of(mask))
+            _, known_files, known_rows = self.findings_by_column.get((code.name, what), (code, 0, 0))
+            self.findings_by_column[(code.name, what)] = (code, known_files + files, known_rows + batch.rows_of(mask))
 
     def all_findings(self) -> list[Finding]:
         marked = [
             Finding(code=code, what=what, files=files, rows=rows)
-            for (_, what), (code, files, rows) in self.marks.items()
+            for (_, what), (code, files, rows) in self.findings_by_column.items()
         ]
         return [*marked, *self.findings]
 
@@ -178,22 +178,22 @@ class IcebergSurveyor:
         self.temporal = tuple(_temporal_leaves(schema, (), "", in_collection=False))
         self.result = result
         self._held_of: dict[int, dict[Path, FileField]] = {}
-        self._obstacles_of: dict[int, tuple[Obstacle, ...]] = {}
+        self._obstacles_of: dict[int, tuple[SharingBlocker, ...]] = {}
         self._newest_only: dict[int, bool] = {}
 
     def survey(self) -> IcebergSurvey:
-        """Every file of the version. Raises like ``look_at``, and what reading footers raises."""
+        """Every file of the version. Raises like ``sample``, and what reading footers raises."""
         for batch in self.reader.batches():
-            self.look_at(batch)
+            self.sample(batch)
         return self.result
 
-    def look_at(self, batch: DeltaFiles) -> None:
+    def sample(self, batch: DeltaFiles) -> None:
         """Some files. Raises CorruptLog for partition values that do not parse."""
         self._add_up(batch)
-        self._look_at_partition_texts(batch)
-        rewritten = np.zeros(len(batch.facts), dtype=bool)
-        for index in np.unique(batch.facts):
-            self._look_at_group(int(index), batch.facts == index, batch, rewritten)
+        self._examine_partition_texts(batch)
+        rewritten = np.zeros(len(batch.layout), dtype=bool)
+        for index in np.unique(batch.layout):
+            self._examine_group(int(index), batch.layout == index, batch, rewritten)
         if rewritten.any():
             self.result.rewritten.update(batch.locations.filter(pa.array(rewritten)).to_pylist())
             self.result.totals.rewritten_rows += batch.rows_of(rewritten)
@@ -218,7 +218,7 @@ class IcebergSurveyor:
             what = str(batch.locations[row])
             self.result.findings.append(Finding(code=codes.VECTOR_EXCEEDS_FILE, what=what, detail=detail, files=1))
 
-    def _look_at_partition_texts(self, batch: DeltaFiles) -> None:
+    def _examine_partition_texts(self, batch: DeltaFiles) -> None:
         """Values must parse; instants should say their zone."""
         for name in self.partition_columns:
             column, texts = self.schema.field(name), self._texts(batch, name)
@@ -238,37 +238,37 @@ class IcebergSurveyor:
             partition_timezone=self.options.partition_timezone,
         )
 
-    def _look_at_group(self, index: int, here: Mask, batch: DeltaFiles, rewritten: Mask) -> None:
-        facts = self.reader.survey.facts[index]
-        if facts.lacks_ids:
-            self.result.nameless[index] = facts
-        for obstacle in self._obstacles(index, facts):
-            self.result.mark(obstacle.code, obstacle.column, here, batch)
+    def _examine_group(self, index: int, here: Mask, batch: DeltaFiles, rewritten: Mask) -> None:
+        layout = self.reader.survey.layout[index]
+        if layout.lacks_ids:
+            self.result.without_field_ids[index] = layout
+        for blocker in self._blockers(index, layout):
+            self.result.mark(blocker.code, blocker.column, here, batch)
             rewritten |= here
-        held = self._held(index, facts)
+        held = self._held(index, layout)
         for leaf in self.temporal:
             found = held.get(leaf.path)
             if found is not None and leaf.path[0] not in self.partition_names:
-                self._look_at_legacy_forms(leaf, found, facts, here, batch, rewritten)
-        if facts.has_ids:
-            self._look_at_partition_columns(held, here, batch, rewritten)
-        self._look_at_double_partitions(facts, held, here, batch, rewritten)
-        self._look_at_lineage(facts, here, batch, rewritten)
-        self._look_at_maps(facts, here, batch, rewritten)
-        if self._needs_newest_version(index, facts):
+                self._examine_legacy_forms(leaf, found, layout, here, batch, rewritten)
+        if layout.has_ids:
+            self._examine_partition_columns(held, here, batch, rewritten)
+        self._examine_double_partitions(layout, held, here, batch, rewritten)
+        self._examine_lineage(layout, here, batch, rewritten)
+        self._look_at_maps(layout, here, batch, rewritten)
+        if self._needs_newest_version(index, layout):
             self.result.totals.promoted_files += int((here & ~rewritten).sum())
 
-    def _look_at_legacy_forms(
+    def _examine_legacy_forms(
         self,
         leaf: TemporalLeaf,
         found: FileField,
-        facts: FileFacts,
+        layout: FileLayout,
         here: Mask,
         batch: DeltaFiles,
         rewritten: Mask,
     ) -> None:
         """INT96 and the hybrid calendar do no harm where statistics prove that all values are modern."""
-        if found.first_leaf in facts.int96:
+        if found.first_leaf in layout.int96:
             doubtful = (
                 here
                 if leaf.in_collection
@@ -286,7 +286,7 @@ class IcebergSurveyor:
             self.result.mark(codes.LEGACY_CALENDAR, leaf.name, doubtful, batch)
             rewritten |= doubtful
 
-    def _look_at_partition_columns(
+    def _examine_partition_columns(
         self, held: dict[Path, FileField], here: Mask, batch: DeltaFiles, rewritten: Mask
     ) -> None:
         """In files with field ids Iceberg's readers prefer the file's value, so it has to be the log's.
@@ -310,13 +310,13 @@ class IcebergSurveyor:
             self.result.mark(codes.PARTITION_VALUE_DIFFERS, name, differs, batch)
             rewritten |= differs
 
-    def _look_at_double_partitions(
-        self, facts: FileFacts, held: dict[Path, FileField], here: Mask, batch: DeltaFiles, rewritten: Mask
+    def _examine_double_partitions(
+        self, layout: FileLayout, held: dict[Path, FileField], here: Mask, batch: DeltaFiles, rewritten: Mask
     ) -> None:
         """Values that single precision cannot hold have to be in the file, under a field id."""
         for name in self.partition_columns:
             column = self.schema.field(name)
-            in_file = (physical_name(column),) in held and not facts.lacks_ids
+            in_file = (physical_name(column),) in held and not layout.lacks_ids
             if isinstance(column.type, DoubleType) and not in_file:
                 values = self._decoded(self._texts(batch, name), name)
                 single = values.cast(pa.float32(), safe=False).cast(pa.float64())
@@ -325,66 +325,66 @@ class IcebergSurveyor:
                 self.result.mark(codes.PARTITION_DOUBLE, name, doubtful, batch)
                 rewritten |= doubtful
 
-    def _look_at_lineage(self, facts: FileFacts, here: Mask, batch: DeltaFiles, rewritten: Mask) -> None:
+    def _examine_lineage(self, layout: FileLayout, here: Mask, batch: DeltaFiles, rewritten: Mask) -> None:
         """Materialised row ids that lack Iceberg's reserved field id are invisible to its readers."""
         name = self.lineage.row_id_column
-        if not self.lineage.enabled or name is None or facts.fields is None or self.format_version < 3:
+        if not self.lineage.enabled or name is None or layout.fields is None or self.format_version < 3:
             return
-        stored = next((each for each in facts.fields if each.name == name), None)
+        stored = next((each for each in layout.fields if each.name == name), None)
         if stored is None or stored.field_id == ROW_ID.field_id:
             return
         self.result.mark(codes.LINEAGE_MATERIALIZED, name, here, batch)
         if self.options.strict:
             rewritten |= here
         else:
-            self.result.fresh_rows.update(batch.locations.filter(pa.array(here)).to_pylist())
+            self.result.without_row_ids.update(batch.locations.filter(pa.array(here)).to_pylist())
 
-    def _look_at_maps(self, facts: FileFacts, here: Mask, batch: DeltaFiles, rewritten: Mask) -> None:
+    def _look_at_maps(self, layout: FileLayout, here: Mask, batch: DeltaFiles, rewritten: Mask) -> None:
         """Without field ids, their keys and values are found through the names on the way."""
-        if facts.has_ids or not (here & ~rewritten).any():
+        if layout.has_ids or not (here & ~rewritten).any():
             return
-        for name in facts.unusual_maps:
+        for name in layout.unusual_maps:
             self.result.mark(codes.MAP_GROUP_NAMES, name, here, batch)
             if self.options.strict:
                 rewritten |= here
 
-    def _obstacles(self, index: int, facts: FileFacts) -> tuple[Obstacle, ...]:
+    def _blockers(self, index: int, layout: FileLayout) -> tuple[SharingBlocker, ...]:
         found = self._obstacles_of.get(index)
         if found is None:
-            held = self._held(index, facts)
-            obstacles = list(self._obstacles_at(index, facts, self.format_version))
-            obstacles.extend(Obstacle(code=codes.TWO_LEVEL_LISTS, column=name) for name in facts.two_level_lists)
-            obstacles.extend(
-                Obstacle(code=codes.CHAR_PADDING, column=column.name)
+            held = self._held(index, layout)
+            blockers = list(self._obstacles_at(index, layout, self.format_version))
+            blockers.extend(SharingBlocker(code=codes.TWO_LEVEL_LISTS, column=name) for name in layout.two_level_lists)
+            blockers.extend(
+                SharingBlocker(code=codes.CHAR_PADDING, column=column.name)
                 for column in self.schema.fields
                 if has_char(column)
                 and (physical_name(column),) in held
                 and physical_name(column) not in self.partition_names
             )
-            found = self._obstacles_of[index] = tuple(dict.fromkeys(obstacles))
+            found = self._obstacles_of[index] = tuple(dict.fromkeys(blockers))
         return found
 
-    def _obstacles_at(self, index: int, facts: FileFacts, format_version: int) -> tuple[Obstacle, ...]:
-        hidden = () if facts.has_ids else [(name,) for name in self.partition_names]
-        held = self._held(index, facts)
-        return iceberg_obstacles(
-            facts.fields or (), self.schema, self.ids, held, format_version=format_version, skip=hidden
+    def _obstacles_at(self, index: int, layout: FileLayout, format_version: int) -> tuple[SharingBlocker, ...]:
+        hidden = () if layout.has_ids else [(name,) for name in self.partition_names]
+        held = self._held(index, layout)
+        return iceberg_blockers(
+            layout.fields or (), self.schema, self.ids, held, format_version=format_version, skip=hidden
         )
 
-    def _needs_newest_version(self, index: int, facts: FileFacts) -> bool:
+    def _needs_newest_version(self, index: int, layout: FileLayout) -> bool:
         """Whether readers of a lower version than ``format_version`` could not promote what the files hold."""
         needs = self._newest_only.get(index)
         if needs is None:
-            below = self._obstacles_at(index, facts, self.format_version - 1)
-            needs = below != self._obstacles_at(index, facts, self.format_version)
+            below = self._obstacles_at(index, layout, self.format_version - 1)
+            needs = below != self._obstacles_at(index, layout, self.format_version)
             self._newest_only[index] = needs
         return needs
 
-    def _held(self, index: int, facts: FileFacts) -> dict[Path, FileField]:
+    def _held(self, index: int, layout: FileLayout) -> dict[Path, FileField]:
         found = self._held_of.get(index)
         if found is None:
             by_id = self.source.snapshot.column_mapping.mode is MappingMode.ID
-            found = self._held_of[index] = held_by_path(facts.fields or (), self.schema, self.ids, by_id=by_id)
+            found = self._held_of[index] = fields_by_path(layout.fields or (), self.schema, self.ids, by_id=by_id)
         return found
 
 

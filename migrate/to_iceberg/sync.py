@@ -29,11 +29,11 @@ from deltaberg.migrate.source import DeltaSource
 from deltaberg.migrate.target.locations import real_locations
 from deltaberg.migrate.target.watermark import LINEAGE_KEY
 from deltaberg.migrate.to_iceberg.deletes import DeletePlace
-from deltaberg.migrate.to_iceberg.design import TRANSACTIONS_KEY, IcebergDesign, properties_of, translated
+from deltaberg.migrate.to_iceberg.design import TRANSACTIONS_KEY, IcebergConversionPlan, properties_of, translated
 from deltaberg.migrate.to_iceberg.replay import IcebergReplay, LiveFile
 from deltaberg.migrate.to_iceberg.source_files import DeltaFileReader
 from deltaberg.migrate.to_iceberg.survey import IcebergSurvey, SurveyRequest
-from deltaberg.migrate.to_iceberg.version_range import DeltaEras, eras_since
+from deltaberg.migrate.to_iceberg.version_range import VersionRange, eras_since
 from deltaberg.migrate.to_iceberg.writer import IcebergWriter, WrittenIceberg
 from deltaberg.translate import codes
 from deltaberg.translate.field_ids import Path, mapped_schema, paired_ids, physical_name
@@ -50,7 +50,7 @@ class IcebergIncrement:
     they touch, by ``path_keys``."""
 
     target: Table
-    design: IcebergDesign
+    design: IcebergConversionPlan
     commits: tuple[CommitActions, ...]
     live: Mapping[str, LiveFile]
 
@@ -65,31 +65,31 @@ def design_increment(
     """
     metadata = target.metadata
     known = paired_ids(mapped_schema(base.snapshot.column_mapping), metadata.schema)
-    eras = eras_since(
+    periods = eras_since(
         source, base, format_version=options.format_version or 3, known=known, last_id=metadata.last_column_id
     )
-    commits = tuple(eras.commits())
-    schemas = [era.schema for era in eras.eras]
-    needed = max(metadata.format_version, *(required_version(schema)[0] for schema in schemas), eras.format_version)
+    commits = tuple(periods.commits())
+    schemas = [period.schema for period in periods.periods]
+    needed = max(metadata.format_version, *(required_version(schema)[0] for schema in schemas), periods.format_version)
     version = metadata.format_version if options.format_version is not None else needed
-    lineage, carries = _lineage(base, eras, target)
+    lineage, carries = _lineage(base, periods, target)
     reader = DeltaFileReader(source, deep=True)
-    survey = _surveyed(eras, commits, reader, options, lineage, version)
+    survey = _surveyed(periods, commits, reader, options, lineage, version)
     findings: list[Finding] = [*survey.all_findings(), *reader.survey.findings()]
-    if eras.cut is not None:
-        findings.append(Finding(code=codes.SYNC_SCHEMA, what="schema", detail=eras.cut))
+    if periods.truncated_because is not None:
+        findings.append(Finding(code=codes.SYNC_SCHEMA, what="schema", detail=periods.truncated_because))
     if survey.totals.vectors:
         by_version = {1: codes.DELETES_NEED_VERSION_2, 2: codes.DELETION_VECTORS_TO_POSITIONS}
         code = by_version.get(version, codes.DELETION_VECTORS)
         findings.append(
             Finding(code=code, what="deletion vectors", files=survey.totals.vectors, rows=survey.totals.deleted_rows)
         )
-    translations = tuple(translated(schema, eras.ids, version) for schema in schemas)
+    translations = tuple(translated(schema, periods.ids, version) for schema in schemas)
     findings.extend(finding for each in translations for finding in dict.fromkeys(each.findings))
-    mapping = _name_mapping(eras, survey, target, left_out=[path for each in translations for path in each.left_out])
-    design = IcebergDesign(
+    mapping = _name_mapping(periods, survey, target, left_out=[path for each in translations for path in each.left_out])
+    design = IcebergConversionPlan(
         schema=schemas[-1],
-        ids=eras.ids,
+        ids=periods.ids,
         translation=translations[-1],
         spec=metadata.spec,
         format_version=version,
@@ -97,14 +97,14 @@ def design_increment(
         last_column_id=max([metadata.last_column_id, *_mapped_ids(mapping.fields)]),
         reader=reader,
         rewritten=frozenset(survey.rewritten),
-        fresh_rows=frozenset(survey.fresh_rows) if carries else frozenset(),
+        without_row_ids=frozenset(survey.without_row_ids) if carries else frozenset(),
         lineage=lineage,
         carries_lineage=carries,
         properties=properties_of(source, findings),
         totals=survey.totals,
         vectors=survey.totals.vectors,
         deleted_rows=survey.totals.deleted_rows,
-        eras=eras,
+        periods=periods,
         era_translations=translations,
         findings=tuple(findings),
     )
@@ -132,12 +132,12 @@ def write_increment(increment: IcebergIncrement, writer: IcebergWriter, *, squas
     return replay.written(commits, table.metadata_location)
 
 
-def _lineage(base: DeltaSource, eras: DeltaEras, target: Table) -> tuple[DeltaLineage, bool]:
+def _lineage(base: DeltaSource, periods: VersionRange, target: Table) -> tuple[DeltaLineage, bool]:
     """The source's row tracking, and whether the target goes on with its ids: it has them so far, and every new version
     has them."""
     states = [
         delta_lineage(snapshot.protocol, snapshot.metadata.properties, snapshot.domain_metadata)
-        for snapshot in (base.snapshot, *(era.source.snapshot for era in eras.eras))
+        for snapshot in (base.snapshot, *(period.source.snapshot for period in periods.periods))
     ]
     metadata = target.metadata
     head = metadata.current_snapshot
@@ -147,7 +147,7 @@ def _lineage(base: DeltaSource, eras: DeltaEras, target: Table) -> tuple[DeltaLi
 
 
 def _surveyed(
-    eras: DeltaEras,
+    periods: VersionRange,
     commits: Sequence[CommitActions],
     reader: DeltaFileReader,
     options: ConvertOptions,
@@ -156,19 +156,19 @@ def _surveyed(
 ) -> IcebergSurvey:
     result = IcebergSurvey()
     surveyors = {
-        era.first: SurveyRequest(
-            source=era.source,
+        period.first: SurveyRequest(
+            source=period.source,
             options=options,
-            schema=era.schema,
-            ids=eras.ids,
+            schema=period.schema,
+            ids=periods.ids,
             lineage=lineage,
             format_version=version,
         ).surveyor(reader, result)
-        for era in eras.eras
+        for period in periods.periods
     }
     for actions in commits:
         if actions.adds.num_rows:
-            surveyors[eras.era_of(actions.version).first].look_at(reader.describe(actions.adds))
+            surveyors[periods.period_of(actions.version).first].sample(reader.describe(actions.adds))
     result.totals.rewritten_files = len(result.rewritten)
     return result
 
@@ -176,23 +176,25 @@ def _surveyed(
 # The name mapping
 
 
-def _name_mapping(eras: DeltaEras, survey: IcebergSurvey, target: Table, *, left_out: Sequence[Path]) -> NameMapping:
+def _name_mapping(
+    periods: VersionRange, survey: IcebergSurvey, target: Table, *, left_out: Sequence[Path]
+) -> NameMapping:
     """The target's mapping with the columns that have come since; ids that it gave to no column may change."""
-    schema: StructType = eras.eras[-1].schema
-    columns = eras.eras[-1].source.snapshot.metadata.partition_columns
+    schema: StructType = periods.periods[-1].schema
+    columns = periods.periods[-1].source.snapshot.metadata.partition_columns
     hidden = [(physical_name(schema.field(name)),) for name in columns]
     present = target.metadata.name_mapping
-    highest = max([target.metadata.last_column_id, *eras.ids.values()])
+    highest = max([target.metadata.last_column_id, *periods.ids.values()])
     made = delta_to_name_mapping(
-        eras.merged,
-        eras.ids,
+        periods.merged,
+        periods.ids,
         hidden=[*hidden, *left_out],
-        files=[facts.fields or () for facts in survey.nameless.values()],
+        files=[layout.fields or () for layout in survey.without_field_ids.values()],
         first_spare_id=highest + 1,
     ).mapping
     if present is None:
         return made
-    return NameMapping(fields=_united(present.fields, made.fields, frozenset(eras.ids.values())))
+    return NameMapping(fields=_united(present.fields, made.fields, frozenset(periods.ids.values())))
 
 
 def _united(

@@ -35,7 +35,7 @@ Shape = tuple[StructType, tuple[str, ...]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Era:
+class SchemaPeriod:
     """Versions from ``first`` on, until the next era. source: the table at that version. schema: its mapping metadata
     only where it counts."""
 
@@ -45,47 +45,47 @@ class Era:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class DeltaEras:
+class VersionRange:
     """What is replayed. ids: of every path of any era. merged: a schema with the columns of all eras.
 
     times: milliseconds by version. cut: why older versions are left out; None where there are none.
     format_version: the lowest that allows every change of a type from era to era.
     """
 
-    eras: tuple[Era, ...]
+    periods: tuple[SchemaPeriod, ...]
     last: int
     ids: Mapping[Path, int]
     merged: StructType
     times: Mapping[int, int]
-    cut: str | None
+    truncated_because: str | None
     format_version: int
 
     @property
     def first(self) -> int:
-        return self.eras[0].first
+        return self.periods[0].first
 
     @property
     def versions(self) -> range:
         return range(self.first, self.last + 1)
 
-    def era_of(self, version: int) -> Era:
+    def period_of(self, version: int) -> SchemaPeriod:
         """The era that a version belongs to."""
-        return next(era for era in reversed(self.eras) if era.first <= version)
+        return next(period for period in reversed(self.periods) if period.first <= version)
 
     def commits(self) -> Iterator[CommitActions]:
         """The commits after the first version, oldest first."""
         if self.first < self.last:
-            yield from self.eras[0].source.table.commits(self.first + 1, self.last)
+            yield from self.periods[0].source.table.commits(self.first + 1, self.last)
 
 
-def delta_eras(source: DeltaSource, *, format_version: int | None) -> DeltaEras:
+def version_range(source: DeltaSource, *, format_version: int | None) -> VersionRange:
     """Look at the log from its oldest version that can be rebuilt to the source's. Raises what reading it raises.
 
     format_version: of the target where one was asked for; it bounds the changes of types that can be followed.
     """
     allowed = _NEWEST_FORMAT if format_version is None else format_version
     last = source.snapshot.version
-    start, cut = None, None
+    start, truncated_because = None, None
     schemas: dict[int, Shape] = {}
     protocol = metadata = None
     for actions in source.table.commits(end=last):
@@ -94,7 +94,7 @@ def delta_eras(source: DeltaSource, *, format_version: int | None) -> DeltaEras:
             first = source.table.snapshot(version=start)
             protocol, metadata = first.protocol, first.metadata
             schemas[start] = _shape(first.column_mapping, metadata.partition_columns)
-            cut = f"the log no longer holds versions before {start}" if start else None
+            truncated_because = f"the log no longer holds versions before {start}" if start else None
             continue
         protocol, metadata = actions.protocol or protocol, actions.metadata or metadata
         assert protocol is not None
@@ -105,39 +105,42 @@ def delta_eras(source: DeltaSource, *, format_version: int | None) -> DeltaEras:
             if shape != before:
                 reason = _break(before, shape, allowed)
                 if reason is not None:
-                    schemas, start, cut = {}, actions.version, f"version {actions.version} {reason}"
+                    schemas, start, truncated_because = {}, actions.version, f"version {actions.version} {reason}"
                 schemas[actions.version] = shape
         gone = _missing_file(source, actions)
         if gone is not None:
             newest = schemas[max(schemas)]
-            start, cut = actions.version, f"{gone}, of a version before {actions.version}, is no longer there"
+            start, truncated_because = (
+                actions.version,
+                f"{gone}, of a version before {actions.version}, is no longer there",
+            )
             schemas = {version: each for version, each in schemas.items() if version >= start} or {start: newest}
     if start is None:  # only a checkpoint is left of the newest version
-        start, cut = last, f"the log no longer holds the commits up to version {last}"
+        start, truncated_because = last, f"the log no longer holds the commits up to version {last}"
         schemas[last] = _shape(source.snapshot.column_mapping, source.snapshot.metadata.partition_columns)
     present = _shape(source.snapshot.column_mapping, source.snapshot.metadata.partition_columns)
     if schemas[max(schemas)] != present:
-        schemas, cut = {last: present}, "the commits and a checkpoint disagree about the schema"
-    eras = tuple(
-        Era(first=version, source=_at(source, version), schema=schema)
+        schemas, truncated_because = {last: present}, "the commits and a checkpoint disagree about the schema"
+    periods = tuple(
+        SchemaPeriod(first=version, source=_at(source, version), schema=schema)
         for version, (schema, _) in sorted(schemas.items())
     )
     times = {commit.version: commit.timestamp_ms for commit in source.table.history()}
     times.setdefault(last, source.snapshot.timestamp_ms)
-    return DeltaEras(
-        eras=eras,
+    return VersionRange(
+        periods=periods,
         last=last,
-        ids=_ids(source, eras),
-        merged=_merged([era.schema for era in reversed(eras)]),
+        ids=_ids(source, periods),
+        merged=_merged([period.schema for period in reversed(periods)]),
         times=times,
-        cut=cut,
+        truncated_because=truncated_because,
         format_version=_required_version([shape for _, shape in sorted(schemas.items())]),
     )
 
 
 def eras_since(
     source: DeltaSource, base: DeltaSource, *, format_version: int, known: Mapping[Path, int], last_id: int
-) -> DeltaEras:
+) -> VersionRange:
     """The versions after ``base`` up to the source's, for a target that holds ``base`` already.
 
     known: ids of the base's paths; last_id: the highest that the target has given out. ``cut`` says why Iceberg cannot
@@ -147,7 +150,7 @@ def eras_since(
     schemas: dict[int, Shape] = {first: _shape(base.snapshot.column_mapping, base.snapshot.metadata.partition_columns)}
     times = {first: base.snapshot.timestamp_ms}
     protocol, metadata = base.snapshot.protocol, base.snapshot.metadata
-    cut = None
+    truncated_because = None
     for actions in source.table.commits(first + 1, source.snapshot.version):
         protocol, metadata = actions.protocol or protocol, actions.metadata or metadata
         times[actions.version] = _committed_ms(actions, protocol, metadata)
@@ -157,19 +160,19 @@ def eras_since(
         before = schemas[max(schemas)]
         if shape != before:
             reason = _break(before, shape, format_version)
-            cut = cut or (None if reason is None else f"version {actions.version} {reason}")
+            truncated_because = truncated_because or (None if reason is None else f"version {actions.version} {reason}")
             schemas[actions.version] = shape
-    eras = tuple(
-        Era(first=version, source=base if version == first else _at(source, version), schema=schema)
+    periods = tuple(
+        SchemaPeriod(first=version, source=base if version == first else _at(source, version), schema=schema)
         for version, (schema, _) in sorted(schemas.items())
     )
-    return DeltaEras(
-        eras=eras,
+    return VersionRange(
+        periods=periods,
         last=source.snapshot.version,
-        ids=_ids_beyond(eras, known, last_id),
-        merged=_merged([era.schema for era in reversed(eras)]),
+        ids=_ids_beyond(periods, known, last_id),
+        merged=_merged([period.schema for period in reversed(periods)]),
         times=times,
-        cut=cut,
+        truncated_because=truncated_because,
         format_version=_required_version([shape for _, shape in sorted(schemas.items())]),
     )
 
@@ -261,27 +264,29 @@ def _missing_file(source: DeltaSource, actions: CommitActions) -> str | None:
     return next((location for location, exists in zip(wanted, there, strict=True) if not exists), None)
 
 
-def _ids(source: DeltaSource, eras: tuple[Era, ...]) -> dict[Path, int]:
+def _ids(source: DeltaSource, periods: tuple[SchemaPeriod, ...]) -> dict[Path, int]:
     """One id for every path of any era: the newest declared ones first, then those of older eras."""
     mapping = source.snapshot.column_mapping
     known = declared_ids(mapping)
     highest = mapping.max_column_id or 0
-    for era in eras:
-        own = era.source.snapshot.column_mapping
+    for period in periods:
+        own = period.source.snapshot.column_mapping
         known = {**declared_ids(own), **known}
         highest = max(highest, own.max_column_id or 0)
-    for era in eras:
-        known = {**known, **assigned_ids(era.schema, known=known, first_free=highest + 1)}
+    for period in periods:
+        known = {**known, **assigned_ids(period.schema, known=known, first_free=highest + 1)}
     return known
 
 
-def _ids_beyond(eras: tuple[Era, ...], known: Mapping[Path, int], last_id: int) -> dict[Path, int]:
+def _ids_beyond(periods: tuple[SchemaPeriod, ...], known: Mapping[Path, int], last_id: int) -> dict[Path, int]:
     """The known ids, and one for every path that came later: its declared one, else one that is free."""
     result = dict(known)
-    highest = max([last_id, *known.values(), *(era.source.snapshot.column_mapping.max_column_id or 0 for era in eras)])
-    for era in eras:
-        result = {**declared_ids(era.source.snapshot.column_mapping), **result}
-        result |= assigned_ids(era.schema, known=result, first_free=highest + 1)
+    highest = max(
+        [last_id, *known.values(), *(period.source.snapshot.column_mapping.max_column_id or 0 for period in periods)]
+    )
+    for period in periods:
+        result = {**declared_ids(period.source.snapshot.column_mapping), **result}
+        result |= assigned_ids(period.schema, known=result, first_free=highest + 1)
     return result
 
 

@@ -9,7 +9,7 @@ from typing import Final
 
 from deltaberg.delta.schema.types import StructType, TimestampNtzType, TimestampType
 from deltaberg.iceberg.create_table import create_table
-from deltaberg.iceberg.runtime import Surroundings
+from deltaberg.iceberg.runtime import Runtime
 from deltaberg.iceberg.schema.name_mapping import NAME_MAPPING_PROPERTY
 from deltaberg.iceberg.schema.schema import Schema
 from deltaberg.iceberg.schema.types import arrow_type
@@ -23,12 +23,12 @@ from deltaberg.migrate.target.watermark import (
     LINEAGE_KEY,
     OPTIONS_KEY,
     PLAN_KEY,
-    POSITION_KEY,
     SOURCE_VERSION_KEY,
-    Position,
+    WATERMARK_KEY,
+    Watermark,
 )
 from deltaberg.migrate.to_iceberg.deletes import PositionDeleteFiles, PuffinVectors
-from deltaberg.migrate.to_iceberg.design import IcebergDesign
+from deltaberg.migrate.to_iceberg.design import IcebergConversionPlan
 from deltaberg.migrate.to_iceberg.entries import DeleteSink, IcebergEntries
 from deltaberg.storage import Storage
 from deltaberg.translate.decimal_bounds import may_be_rounded
@@ -61,10 +61,10 @@ class IcebergWriter:
     """
 
     source: DeltaSource
-    design: IcebergDesign
+    design: IcebergConversionPlan
     root: str
     storage: Storage
-    position: Position
+    watermark: Watermark
     options_text: str
     partition_timezone: str
     clock_ms: int
@@ -99,7 +99,7 @@ class IcebergWriter:
         design, version = self.design, self.source.snapshot.version
         return transaction.snapshot(
             OVERWRITE if design.vectors else APPEND,
-            snapshot_id=snapshot_id_of(self.position, version),
+            snapshot_id=snapshot_id_of(self.watermark, version),
             timestamp_ms=self.source.snapshot.timestamp_ms,
             sequence_number=self.sequence_number(version, design.totals.highest_commit_version),
             first_row_id=design.lineage.next_row_id if design.carries_lineage else None,
@@ -110,7 +110,7 @@ class IcebergWriter:
     def summary(self, version: int) -> dict[str, str]:
         """What the snapshot that stands for a version says about its source: the watermark is committed with the files."""
         carried = {LINEAGE_KEY: "carried"} if self.design.carries_lineage else {}
-        return {SOURCE_VERSION_KEY: str(version), POSITION_KEY: self.position.at(version).to_text(), **carried}
+        return {SOURCE_VERSION_KEY: str(version), WATERMARK_KEY: self.watermark.at(version).to_text(), **carried}
 
     def sequence_number(self, version: int, highest: int) -> int | None:
         """Of the snapshot that stands for a version: the version and 1, or ``highest`` of its files' row commit versions
@@ -128,10 +128,10 @@ class IcebergWriter:
             spec=self.design.spec,
             format_version=self.design.format_version,
             properties=self.properties(),
-            uuid=str(uuid.uuid5(_NAMESPACE, f"{self.position.app_id}|{self.root}|{self.position.fingerprint or ''}")),
+            uuid=str(uuid.uuid5(_NAMESPACE, f"{self.watermark.app_id}|{self.root}|{self.watermark.fingerprint or ''}")),
             timestamp_ms=self.clock_ms,
             last_column_id=self.design.last_column_id,
-            surroundings=Surroundings(new_uuid=lambda: str(self.run.new())),
+            runtime=Runtime(new_uuid=lambda: str(self.run.new())),
         )
 
     def properties(self) -> dict[str, str]:
@@ -141,7 +141,7 @@ class IcebergWriter:
             **{f"{_METRICS_KEY}{name}": "counts" for name in self._widened_columns()},
             NAME_MAPPING_PROPERTY: self.design.name_mapping.to_text(),
             GC_ENABLED: "false",
-            POSITION_KEY: self.position.to_text(),
+            WATERMARK_KEY: self.watermark.to_text(),
             OPTIONS_KEY: self.options_text,
             **({} if self.plan_name is None else {PLAN_KEY: self.plan_name}),
         }
@@ -186,14 +186,14 @@ class IcebergWriter:
             spec=self.design.spec,
             rewriter=rewriter,
             rewritten=self.design.rewritten,
-            fresh_rows=self.design.fresh_rows,
+            without_row_ids=self.design.without_row_ids,
             lineage=self.design.carries_lineage,
             partition_timezone=self.partition_timezone,
             keep_positions=keep_positions,
         )
 
 
-def snapshot_id_of(position: Position, version: int) -> int:
+def snapshot_id_of(watermark: Watermark, version: int) -> int:
     """The snapshot id that stands for a version of a source: the same at every run, so that runs can be compared."""
-    digest = hashlib.sha256(f"{position.app_id}|{version}".encode()).digest()
+    digest = hashlib.sha256(f"{watermark.app_id}|{version}".encode()).digest()
     return int.from_bytes(digest[:8], "big") & _LONG_MAX

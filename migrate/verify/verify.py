@@ -117,7 +117,7 @@ def _file_checks(left: pa.Table, right: pa.Table) -> list[Check]:
     missing = left.filter(pc.invert(pc.is_in(left_places, value_set=right_places)))
     missing = missing.filter(pc.less(missing["deleted"], missing["rows"]))["location"]
     if len(foreign) < own.num_rows:
-        # In the place of these are files that were written anew.
+        # In the place of these are files that were rewritten.
         missing = missing.slice(0, 0)
     here, there = shares(len(missing), len(foreign))
     files = [f"file {each.as_py()} is in the source only" for each in missing.slice(0, here)]

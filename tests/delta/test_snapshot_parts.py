@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from deltaberg.delta.checkpoint.checkpoint import checkpoint_snapshot
 from deltaberg.delta.checkpoint.checkpoint_writer import CheckpointKind
-from deltaberg.delta.checkpoint.checksum import FileTotals
+from deltaberg.delta.checkpoint.checksum import ChecksumTotals
 from deltaberg.delta.errors import CorruptLog, DeltaError
 from deltaberg.delta.snapshot import Snapshot
 from deltaberg.delta.table import DeltaTable
@@ -151,18 +151,18 @@ def test_a_path_that_is_live_in_two_parts_is_refused_once_all_are_read(log: Log)
     log.checkpoint(1, log.protocol(), log.metadata(), log.add("a"), log.add("a"))
     log.commit(1, {"commitInfo": {}})
     snapshot = opened(log.root)
-    snapshot.check_parts(FileTotals(num_files=2), repeated=False)
+    snapshot.check_parts(ChecksumTotals(num_files=2), repeated=False)
     with pytest.raises(CorruptLog, match="a is live twice"):
-        snapshot.check_parts(FileTotals(num_files=2), repeated=True)
+        snapshot.check_parts(ChecksumTotals(num_files=2), repeated=True)
 
 
 def test_totals_of_the_parts_are_compared_with_the_checksum(log: Log) -> None:
     log.create(log.add("a"))
     log.write(f"{0:020d}.crc", json.dumps({"tableSizeBytes": 10, "numFiles": 1, "numMetadata": 1, "numProtocol": 1}))
     snapshot = opened(log.root)
-    snapshot.check_parts(FileTotals(num_files=1, size_in_bytes=10), repeated=False)
+    snapshot.check_parts(ChecksumTotals(num_files=1, size_in_bytes=10), repeated=False)
     with pytest.raises(CorruptLog, match="differ in numFiles"):
-        snapshot.check_parts(FileTotals(num_files=2, size_in_bytes=10), repeated=False)
+        snapshot.check_parts(ChecksumTotals(num_files=2, size_in_bytes=10), repeated=False)
 
 
 def test_a_pickled_version_reads_its_tail_again_when_it_is_asked_for_files(log: Log) -> None:

@@ -277,7 +277,7 @@ class TestWhatTheProtocolForbidsIsRefused:
         assert caught.value.feature == feature
         vouched = begin(root)
         vouched.add_files([data_file(rows(5))])
-        assert vouched.commit("WRITE", rules_checked=[feature]) == 1
+        assert vouched.commit("WRITE", rules_guaranteed=[feature]) == 1
 
     def test_changed_rows_without_change_files(self, root: Path, data_file) -> None:
         make(root, data_file, 1, configuration={"delta.enableChangeDataFeed": "true"})

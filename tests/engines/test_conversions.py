@@ -232,7 +232,7 @@ deletion vectors), compacts them (`rewrite_data_files`, `rewrite_manifests`, `re
 and evolves their schema (columns added, renamed, dropped, widened and reordered, nested ones too); streams append to them
 (`test_streams.py`). deltaberg reads each result exactly, the source does not change, and on Delta targets DuckDB and
 delta-rs read the same rows (`test_write_on_top.py`). Files outside a Delta target's folder are listed by a path that begins
-with `../`. An absolute path would be read, too, but Spark spells it anew when it removes the file, so that delta-rs 1.6.6 and
+with `../`. An absolute path would be read, too, but Spark spells it differently when it removes the file, so that delta-rs 1.6.6 and
 DuckDB 1.5.5 read the removed rows and the new ones, and its DELETE, UPDATE and MERGE with deletion vectors fail on it. Therefore
 a Delta target outside its source's folder must not be moved alone, nor opened through a symbolic link that stands elsewhere.
 In a bucket it is the same (`tests/migrate/test_object_stores.py`, `test_places.py`). Files in another bucket than the Delta target can only have

@@ -1,4 +1,4 @@
-"""Files that Spark tasks wrote anew are read by Spark with both connectors, in the same session."""
+"""Files that Spark tasks rewrote are read by Spark with both connectors, in the same session."""
 
 from __future__ import annotations
 

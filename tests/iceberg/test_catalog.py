@@ -18,7 +18,7 @@ from deltaberg.iceberg.errors import (
     NotAnIcebergTable,
 )
 from deltaberg.iceberg.metadata.metadata_update import updates_to_json
-from deltaberg.iceberg.runtime import Surroundings
+from deltaberg.iceberg.runtime import Runtime
 from deltaberg.iceberg.scan.scan import scan
 from deltaberg.iceberg.schema.schema import Schema
 from deltaberg.iceberg.schema.types import LongType, NestedField
@@ -26,7 +26,7 @@ from deltaberg.iceberg.table import Table
 from deltaberg.storage import open_storage
 
 SCHEMA = Schema(schema_id=0, fields=(NestedField(field_id=1, name="id", required=False, type=LongType()),))
-PATIENT = Surroundings(wait_ms=lambda duration: None)
+PATIENT = Runtime(wait_ms=lambda duration: None)
 
 
 class Pointer:

@@ -29,7 +29,7 @@ from deltaberg.iceberg.metadata.table_requirement import AssertProperty
 from deltaberg.iceberg.partition.partition_spec import PartitionField, PartitionSpec
 from deltaberg.iceberg.partition.sort_order import NullOrder, SortDirection, SortField, SortOrder
 from deltaberg.iceberg.partition.transforms import IdentityTransform
-from deltaberg.iceberg.runtime import Surroundings
+from deltaberg.iceberg.runtime import Runtime
 from deltaberg.iceberg.scan.scan import scan
 from deltaberg.iceberg.schema.schema import Schema
 from deltaberg.iceberg.schema.types import LongType, NestedField, StringType
@@ -70,8 +70,8 @@ class Outside:
         self.time += int(duration)
 
     @property
-    def surroundings(self) -> Surroundings:
-        return Surroundings(
+    def runtime(self) -> Runtime:
+        return Runtime(
             now_ms=lambda: self.time,
             new_uuid=lambda: f"00000000-0000-4000-8000-{next(self._numbers):012}",
             wait_ms=self.wait,
@@ -86,9 +86,7 @@ def outside() -> Outside:
 @pytest.fixture
 def table(tmp_path: Path, outside: Outside) -> Table:
     """An empty version 2 table."""
-    return create_table(
-        open_storage(), str(tmp_path / "table"), schema=SCHEMA, surroundings=outside.surroundings
-    ).commit()
+    return create_table(open_storage(), str(tmp_path / "table"), schema=SCHEMA, runtime=outside.runtime).commit()
 
 
 class Meddling:
@@ -126,7 +124,7 @@ def test_the_first_commit_makes_the_table(table: Table) -> None:
 
 
 def test_several_changes_are_one_commit(table: Table, data_files: Any, outside: Outside) -> None:
-    transaction = table.transaction(outside.surroundings)
+    transaction = table.transaction(outside.runtime)
     transaction.set_properties({"a": "b", "c": "d"}, remove=["c"])
     transaction.update_schema(lambda update: update.add_column("x", LongType()))
     builder = transaction.snapshot("append")
@@ -157,7 +155,7 @@ def test_a_transaction_without_changes_commits_nothing(table: Table) -> None:
 
 
 def test_an_append_is_repeated_on_top_of_what_others_committed(table: Table, data_files: Any, outside: Outside) -> None:
-    mine = table.transaction(outside.surroundings)
+    mine = table.transaction(outside.runtime)
     mine.snapshot("append").add_files(data_files.write(SCHEMA, rows(1)))
     other = table.transaction()
     other.snapshot("append").add_files(data_files.write(SCHEMA, rows(2)))
@@ -203,7 +201,7 @@ def test_a_conflict_that_never_ends_is_reported_and_cleaned_up(table: Table, dat
         Table.open(table.location, open_storage()).transaction().set_properties({"n": location}).commit()
 
     storage.before = be_faster
-    transaction = meddled.transaction(outside.surroundings)
+    transaction = meddled.transaction(outside.runtime)
     transaction.snapshot("append").add_files(data_files.write(SCHEMA, rows(1)))
     with pytest.raises(IcebergConflict, match="another commit was faster") as caught:
         transaction.commit()
@@ -241,7 +239,7 @@ def test_a_conflict_that_never_ends_is_reported_and_cleaned_up(table: Table, dat
 def test_a_change_that_depends_on_what_others_changed_is_a_conflict(
     table: Table, mine: Callable[[Any], object], theirs: Callable[[Any], object], message: str
 ) -> None:
-    transaction = table.transaction(Surroundings(wait_ms=lambda duration: None))
+    transaction = table.transaction(Runtime(wait_ms=lambda duration: None))
     mine(transaction)
     other = table.transaction()
     theirs(other)
@@ -260,7 +258,7 @@ def test_rewriting_over_another_overwrite_is_a_conflict_over_an_append_it_is_not
     table = start.commit()
 
     def replacing(batch: pa.RecordBatch, *ids: int) -> Any:
-        transaction = table.transaction(outside.surroundings)
+        transaction = table.transaction(outside.runtime)
         transaction.snapshot("overwrite").delete_files(batch).add_files(data_files.write(SCHEMA, rows(*ids)))
         return transaction
 
@@ -274,7 +272,7 @@ def test_rewriting_over_another_overwrite_is_a_conflict_over_an_append_it_is_not
 
 
 def test_explicit_manifests_need_the_branch_where_it_was(table: Table, data_files: Any, outside: Outside) -> None:
-    transaction = table.transaction(outside.surroundings)
+    transaction = table.transaction(outside.runtime)
     transaction.snapshot("append").keep_manifests([]).add_files(data_files.write(SCHEMA, rows(1)))
     other = table.transaction()
     other.snapshot("append").add_files(data_files.write(SCHEMA, rows(2)))
@@ -303,7 +301,7 @@ def test_a_write_that_reports_an_error_is_looked_into(
             monkeypatch.setattr(storage, "resolve", lambda location: f"s3://b{location}", raising=False)
         raise StorageError("Cannot write: the connection was reset")
 
-    transaction = meddled.transaction(outside.surroundings)
+    transaction = meddled.transaction(outside.runtime)
     transaction.snapshot("append").add_files(data_files.write(SCHEMA, rows(1)))
     monkeypatch.setattr(storage, "put_if_absent", fail, raising=False)
     if outcome == "written":
@@ -388,7 +386,7 @@ def test_metadata_is_gzipped_on_request(table: Table) -> None:
 
 def test_a_version_taken_under_its_gzipped_name_is_a_conflict(table: Table, outside: Outside) -> None:
     rival = Path(table.location) / "metadata" / "v2.gz.metadata.json"
-    transaction = table.transaction(outside.surroundings).set_properties({"a": "b"})
+    transaction = table.transaction(outside.runtime).set_properties({"a": "b"})
     rival.write_text(table_text(table))
     after = transaction.commit()
     assert after.metadata_location.endswith("v3.metadata.json")
@@ -460,7 +458,7 @@ def test_expired_snapshots_take_the_log_before_them_along(table: Table, data_fil
 
 
 def test_history_keeps_the_times_that_it_is_given(table: Table, data_files: Any, outside: Outside) -> None:
-    transaction = table.transaction(outside.surroundings)
+    transaction = table.transaction(outside.runtime)
     for number, timestamp in ((1, 5000), (2, 9000), (3, 7000)):
         builder = transaction.snapshot("append", snapshot_id=number, timestamp_ms=timestamp)
         builder.add_files(data_files.write(SCHEMA, rows(number)))

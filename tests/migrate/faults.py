@@ -21,7 +21,7 @@ from deltaberg.iceberg.table import Table
 from deltaberg.migrate.convert import ConvertResult, convert
 from deltaberg.migrate.rollback import rollback
 from deltaberg.migrate.source import TableFormat, open_source
-from deltaberg.migrate.target.existing_target import held_position
+from deltaberg.migrate.target.existing_target import existing_target
 from deltaberg.migrate.target.target_root import target_root
 from deltaberg.storage import Storage, open_storage
 from deltaberg.table_scan import scan_source
@@ -94,7 +94,7 @@ class Proof:
         """The source is as it was, and the target absent or whole."""
         found = self._source_defects()
         try:
-            held = held_position(self._storage, self.root, self.conversion.to)
+            held = existing_target(self._storage, self.root, self.conversion.to)
             if held is None:
                 return found
             assert held.position is not None
@@ -152,7 +152,7 @@ class Proof:
 
     def target_metadata(self) -> str | None:
         """The metadata file or newest commit file of the target; None where there is none."""
-        held = held_position(self._storage, self.root, self.conversion.to)
+        held = existing_target(self._storage, self.root, self.conversion.to)
         return None if held is None else held.metadata_location
 
     def target_rows(self) -> list[str]:

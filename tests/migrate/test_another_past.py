@@ -12,7 +12,7 @@ import pytest
 
 from deltaberg.delta.log.commit_fingerprint import commit_fingerprint
 from deltaberg.delta.log.log_path import LogFile, LogFileKind, commit_name
-from deltaberg.migrate.target.watermark import POSITION_KEY, Position, position_of
+from deltaberg.migrate.target.watermark import WATERMARK_KEY, Watermark, watermark_of
 from deltaberg.storage import open_storage
 
 
@@ -93,9 +93,9 @@ def test_a_target_of_a_version_that_kept_no_fingerprint_is_read(apart: tuple[Pat
     metadata = target / "metadata" / "v1.metadata.json"
     written = json.loads(metadata.read_text())
     for holder in (written["properties"], written["snapshots"][0]["summary"]):
-        position = json.loads(holder[POSITION_KEY])
+        position = json.loads(holder[WATERMARK_KEY])
         assert len(position.pop("fingerprint")) == 64
-        holder[POSITION_KEY] = json.dumps(position, separators=(",", ":"), sort_keys=True)
+        holder[WATERMARK_KEY] = json.dumps(position, separators=(",", ":"), sort_keys=True)
     metadata.write_text(json.dumps(written))
     for source in (one, other):
         again = command("convert", source, "--to", "iceberg", "--target", target, "--json")
@@ -164,11 +164,11 @@ def test_a_large_commit_is_told_apart_by_size_and_ends(tmp_path: Path) -> None:
 
 
 def test_the_position_is_read_as_it_was_written(apart: tuple[Path, Path], opened: Any) -> None:
-    position = position_of(opened(apart[0]))
+    position = watermark_of(opened(apart[0]))
     assert position.fingerprint is not None
-    assert Position.from_properties({POSITION_KEY: position.to_text()}) == position
+    assert Watermark.from_properties({WATERMARK_KEY: position.to_text()}) == position
     assert position.at(0).fingerprint is None
     assert position.at(1) == position
-    other = position_of(opened(apart[1]))
+    other = watermark_of(opened(apart[1]))
     assert (other.uuid, other.version) == (position.uuid, position.version)
     assert not position.is_same_state(other)

@@ -1,4 +1,4 @@
-"""The commit of a conversion: once its request is sent, nothing is taken back before its outcome is known."""
+"""The commit of a conversion: once its request is sent, nothing is rolled back before its outcome is known."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import pytest
 from deltaberg.delta.transaction import Transaction
 from deltaberg.errors import CommitStateUnknown, Conflict, DeltabergError
 from deltaberg.migrate.convert import ConvertResult, convert
-from deltaberg.migrate.target.undo_storage import RecordingStorage
+from deltaberg.migrate.target.undo_storage import UndoStorage
 from deltaberg.migrate.verify.verify import verify
 from deltaberg.storage import open_storage
 from deltaberg.storage.commit_put import CommitIntent, PutOutcome, WholeContent, put_commit
@@ -111,15 +111,15 @@ def test_the_loser_of_a_race_is_told_so_wherever_it_is_overtaken(
 class TestRecordingStorage:
     """What is written through it goes with ``discard``, unless a commit may stand."""
 
-    def begun(self, folder: Path, mode: Mode | None, *, remote: bool = False) -> tuple[RecordingStorage, CommitIntent]:
+    def begun(self, folder: Path, mode: Mode | None, *, remote: bool = False) -> tuple[UndoStorage, CommitIntent]:
         real = FaultStorage(mode, only=lambda operation, location: operation == "put_if_absent")
         if remote:
             real.resolve = lambda location: f"s3://bucket{location}"  # type: ignore[method-assign]
-        storage = RecordingStorage(real)
+        storage = UndoStorage(real)
         storage.put(f"{folder}/part", b"part")
         return storage, CommitIntent(storage)
 
-    def put(self, folder: Path, storage: RecordingStorage, intent: CommitIntent) -> PutOutcome:
+    def put(self, folder: Path, storage: UndoStorage, intent: CommitIntent) -> PutOutcome:
         return put_commit(storage, f"{folder}/commit", WholeContent(b"mine"), intent)
 
     def names(self, folder: Path) -> list[str]:

@@ -89,7 +89,7 @@ def test_the_loser_takes_only_its_own_files_away(tmp_path: Path, source_place: s
 
 
 class TestReplaysOfOneHistory:
-    """Files that are written anew have the same name in all versions of one replay; here the second version has one."""
+    """Files that are rewritten have the same name in all versions of one replay; here the second version has one."""
 
     @pytest.fixture
     def place(self, catalog: Any) -> str:

@@ -23,7 +23,7 @@ from deltaberg.errors import CommitStateUnknown, Conflict
 from deltaberg.iceberg.table import Table
 from deltaberg.migrate.convert import ConvertResult, convert
 from deltaberg.migrate.plan import plan
-from deltaberg.migrate.target.watermark import POSITION_KEY, Position
+from deltaberg.migrate.target.watermark import WATERMARK_KEY, Watermark
 from deltaberg.migrate.verify.verify import verify
 from deltaberg.storage import StorageError, open_storage
 from deltaberg.translate.options import ConvertOptions
@@ -123,13 +123,13 @@ class TestIcebergToDelta:
         done = replay(source, tmp_path / "target", "delta")
         for snapshot, (snapshot_id, version) in zip(source.table.metadata.snapshots, done.commits, strict=True):
             held = DeltaTable.open(done.target, open_storage()).snapshot(version)
-            position = Position.from_properties(held.metadata.configuration)
+            position = Watermark.from_properties(held.metadata.configuration)
             assert position is not None
             assert position.version == snapshot_id == snapshot.snapshot_id
             assert held.txns[position.app_id].version == snapshot_id
             assert held.timestamp_ms == snapshot.timestamp_ms
             info = next(action["commitInfo"] for action in commit(done.target, version) if "commitInfo" in action)
-            assert info[POSITION_KEY]["version"] == snapshot_id
+            assert info[WATERMARK_KEY]["version"] == snapshot_id
         again = replay(source, tmp_path / "target", "delta")
         assert again.already_current
         assert again.commits == ()
@@ -521,7 +521,7 @@ class TestDeltaToIceberg:
         snapshots = Table.open(done.target, open_storage()).metadata.snapshots
         history = DeltaTable.open(str(folder), open_storage()).history()
         assert sorted(each.timestamp_ms for each in snapshots) == sorted(each.timestamp_ms for each in history)
-        positions = [Position.from_properties(each.summary) for each in snapshots]
+        positions = [Watermark.from_properties(each.summary) for each in snapshots]
         assert [each.version for each in positions if each is not None] == [0, 1]
 
     def test_columns_come_and_rows_are_replaced(

@@ -154,7 +154,7 @@ class TestSeverities:
     def test_maps_whose_group_has_another_name_than_parquets_are_told_of(
         self, nested: bool, write_delta: Any, opened: Any, independent: Any, difference: Any
     ) -> None:
-        """DuckDB stops at them by the name mapping; written anew, they have the usual group and ids."""
+        """DuckDB stops at them by the name mapping; rewritten, they have the usual group and ids."""
         entries = pa.array([[("a", 1)], None, []], pa.map_(pa.string(), pa.int64()))
         rows = pa.table({"id": [1, 2, 3], "m": pa.StructArray.from_arrays([entries], ["inner"]) if nested else entries})
         folder = write_delta(rows)

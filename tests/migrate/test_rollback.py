@@ -1,4 +1,4 @@
-"""``rollback`` takes back what deltaberg wrote, all of it and nothing else."""
+"""``rollback`` rolls back what deltaberg wrote, all of it and nothing else."""
 
 from __future__ import annotations
 

@@ -14,37 +14,37 @@ from deltaberg.iceberg.schema.name_mapping import NameMapping
 from deltaberg.translate import codes
 from deltaberg.translate.field_ids import assigned_ids
 from deltaberg.translate.file_sharing import (
-    Obstacle,
-    delta_obstacles,
-    held_by_id,
-    held_by_path,
-    iceberg_obstacles,
+    SharingBlocker,
+    delta_blockers,
+    effective_blockers,
+    fields_by_id,
+    fields_by_path,
+    iceberg_blockers,
     name_obstacles,
     names_in_file,
     narrower_types,
-    still_in_the_way,
 )
 
-RENAMED = Obstacle(code=codes.FORMER_NAMES, column="new")
-IMPORTED = Obstacle(code=codes.FIELD_IDS_DISAGREE, column="other")
-WITHOUT_DEFAULT = Obstacle(code=codes.INITIAL_DEFAULT, column="added")
-FOREIGN_TYPE = Obstacle(code=codes.TYPE_MAPPED, column="id")
+RENAMED = SharingBlocker(code=codes.FORMER_NAMES, column="new")
+IMPORTED = SharingBlocker(code=codes.FIELD_IDS_DISAGREE, column="other")
+WITHOUT_DEFAULT = SharingBlocker(code=codes.INITIAL_DEFAULT, column="added")
+FOREIGN_TYPE = SharingBlocker(code=codes.TYPE_MAPPED, column="id")
 
 
 def test_former_names_do_not_refuse_a_file_that_is_written_anew_for_another_reason() -> None:
-    assert still_in_the_way((RENAMED, WITHOUT_DEFAULT)) == (WITHOUT_DEFAULT,)
-    assert still_in_the_way((FOREIGN_TYPE, RENAMED, IMPORTED)) == (FOREIGN_TYPE,)
+    assert effective_blockers((RENAMED, WITHOUT_DEFAULT)) == (WITHOUT_DEFAULT,)
+    assert effective_blockers((FOREIGN_TYPE, RENAMED, IMPORTED)) == (FOREIGN_TYPE,)
 
 
 def test_former_names_of_a_file_that_could_be_shared_otherwise_count() -> None:
-    assert still_in_the_way((RENAMED,)) == (RENAMED,)
-    assert still_in_the_way((RENAMED, IMPORTED)) == (RENAMED, IMPORTED)
-    assert still_in_the_way(()) == ()
+    assert effective_blockers((RENAMED,)) == (RENAMED,)
+    assert effective_blockers((RENAMED, IMPORTED)) == (RENAMED, IMPORTED)
+    assert effective_blockers(()) == ()
 
 
 def test_a_file_with_a_refused_column_keeps_all_its_obstacles() -> None:
-    refused = Obstacle(code=codes.TYPE_NOT_IN_DELTA, column="t")
-    assert still_in_the_way((refused, RENAMED)) == (refused, RENAMED)
+    refused = SharingBlocker(code=codes.TYPE_NOT_IN_DELTA, column="t")
+    assert effective_blockers((refused, RENAMED)) == (refused, RENAMED)
 
 
 def tree(*columns: tuple[str, Any, int | None]) -> tuple[FileField, ...]:
@@ -66,8 +66,8 @@ def towards_iceberg(
     fields: tuple[FileField, ...], schema: Any, *, by_id: bool = False, version: int = 2, **more: Any
 ) -> list[tuple[str, str]]:
     ids = assigned_ids(schema, known={})
-    held = held_by_path(fields, schema, ids, by_id=by_id)
-    found = iceberg_obstacles(fields, schema, ids, held, format_version=version, **more)
+    held = fields_by_path(fields, schema, ids, by_id=by_id)
+    found = iceberg_blockers(fields, schema, ids, held, format_version=version, **more)
     return [(each.code.name, each.column) for each in found]
 
 
@@ -125,7 +125,7 @@ def test_columns_whose_value_is_not_taken_from_the_file_do_not_matter(column: An
 
 
 def named(fields: tuple[FileField, ...], schema: Any, names: dict[int, str]) -> list[str]:
-    held = held_by_id(fields, schema, None)
+    held = fields_by_id(fields, schema, None)
     return [each.column for each in name_obstacles(fields, schema, held, names)]
 
 
@@ -145,12 +145,12 @@ def test_a_rename_inside_a_struct_counts(field: Any, iceberg_schema: Any) -> Non
     schema = iceberg_schema(field(1, "s", inner))
     fields = tree(("s", pa.struct([part("x", pa.int64(), 2)]), 1))
     assert named(fields, schema, {1: "s", 2: "y"}) == ["s.y"]
-    assert names_in_file(schema, held_by_id(fields, schema, None)) == {1: "s", 2: "x"}
+    assert names_in_file(schema, fields_by_id(fields, schema, None)) == {1: "s", 2: "x"}
 
 
 def towards_delta(fields: tuple[FileField, ...], schema: Any, **more: Any) -> list[tuple[str, str]]:
     choices = {"mapped": frozenset(), "partition_sources": frozenset(), "identity_sources": frozenset(), **more}
-    found = delta_obstacles(schema, held_by_id(fields, schema, None), **choices)
+    found = delta_blockers(schema, fields_by_id(fields, schema, None), **choices)
     return [(each.code.name, each.column) for each in found]
 
 
@@ -170,7 +170,7 @@ def test_a_partition_value_that_only_metadata_state(field: Any, iceberg_schema: 
 def test_narrow_types_are_found_for_type_widening(field: Any, iceberg_schema: Any) -> None:
     schema = iceberg_schema(field(1, "a", ice.LongType()), field(2, "b", ice.DoubleType()))
     fields = tree(("a", pa.int32(), 1), ("b", pa.float64(), 2))
-    assert narrower_types(schema, held_by_id(fields, schema, None)) == {1: delta.IntegerType()}
+    assert narrower_types(schema, fields_by_id(fields, schema, None)) == {1: delta.IntegerType()}
     assert towards_delta(fields, schema) == []
 
 
@@ -185,7 +185,7 @@ def test_a_mapped_type_counts_only_where_the_file_holds_it(field: Any, iceberg_s
 def test_files_without_ids_are_read_by_the_name_mapping(field: Any, iceberg_schema: Any) -> None:
     schema = iceberg_schema(field(1, "full_name", ice.StringType()))
     mapping = NameMapping.from_text('[{"field-id": 1, "names": ["name", "full_name"]}]')
-    held = held_by_id(tree(("name", pa.string(), None)), schema, mapping)
+    held = fields_by_id(tree(("name", pa.string(), None)), schema, mapping)
     assert names_in_file(schema, held) == {1: "name"}
     assert [
         each.code.name for each in name_obstacles(tree(("name", pa.string(), None)), schema, held, {1: "full_name"})

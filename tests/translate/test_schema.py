@@ -17,7 +17,7 @@ from deltaberg.translate.schema import (
     iceberg_to_delta_schema,
     required_version,
 )
-from deltaberg.translate.type_changes import TYPE_CHANGES_KEY, TypeChange
+from deltaberg.translate.type_changes import TYPE_CHANGES_KEY, TypeChangeEntry
 
 
 def found(findings: Any) -> list[tuple[str, str]]:
@@ -199,7 +199,7 @@ def test_ids_of_list_and_map_parts_stand_at_the_nearest_struct_field(field: Any,
 
 def test_type_changes_of_a_list_element_name_the_way_to_it(field: Any, iceberg_schema: Any) -> None:
     schema = iceberg_schema(field(1, "l", ice.ListType(element=field(2, "element", ice.LongType()))))
-    changes = {2: (TypeChange(from_type="integer", to_type="long"),)}
+    changes = {2: (TypeChangeEntry(from_type="integer", to_type="long"),)}
     (column,) = iceberg_to_delta_schema(schema, mode=MappingMode.ID, type_changes=changes).schema.fields
     assert column.metadata[TYPE_CHANGES_KEY] == [{"fromType": "integer", "toType": "long", "fieldPath": "element"}]
 

@@ -6,7 +6,7 @@ import pytest
 
 from deltaberg.delta.schema import types as delta
 from deltaberg.iceberg.schema import types as ice
-from deltaberg.translate.type_changes import TypeChange, delta_can_widen, iceberg_can_promote, widening_chain
+from deltaberg.translate.type_changes import TypeChangeEntry, delta_can_widen, iceberg_can_promote, widening_chain
 
 
 def decimal(precision: int, scale: int) -> delta.DecimalType:
@@ -57,6 +57,6 @@ def test_icebergs_promotions(narrow: Any, wide: Any, version: int, allowed: bool
 
 def test_several_narrow_types_make_one_chain() -> None:
     assert widening_chain([decimal(9, 2), decimal(5, 2)], decimal(12, 2)) == (
-        TypeChange(from_type="decimal(5,2)", to_type="decimal(9,2)"),
-        TypeChange(from_type="decimal(9,2)", to_type="decimal(12,2)"),
+        TypeChangeEntry(from_type="decimal(5,2)", to_type="decimal(9,2)"),
+        TypeChangeEntry(from_type="decimal(9,2)", to_type="decimal(12,2)"),
     )

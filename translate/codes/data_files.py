@@ -34,7 +34,7 @@ INT96_OUT_OF_RANGE: Final = Code(
     to=_BOTH,
     reason="Timestamps stored as INT96 outside the years 1677 to 2262, which readers that pass through nanoseconds "
     "(PyIceberg, delta-rs) get wrong, or statistics do not say that there are none.",
-    remedy="Nothing to do; these files are written anew.",
+    remedy="Nothing to do; these files are rewritten.",
     example="an INT96 file with a timestamp of the year 9999",
 )
 TWO_LEVEL_LISTS: Final = Code(
@@ -42,7 +42,7 @@ TWO_LEVEL_LISTS: Final = Code(
     severity=Severity.REWRITE,
     to=_ICEBERG,
     reason="Lists are stored in Parquet's legacy two-level form, which Iceberg readers read wrongly or not at all.",
-    remedy="Nothing to do; these files are written anew.",
+    remedy="Nothing to do; these files are rewritten.",
     example="a Delta file written with spark.sql.parquet.writeLegacyFormat=true",
 )
 LEGACY_CALENDAR: Final = Code(
@@ -50,7 +50,7 @@ LEGACY_CALENDAR: Final = Code(
     severity=Severity.REWRITE,
     to=_BOTH,
     reason="Dates or timestamps are stored in the hybrid Julian calendar; only Spark rebases them.",
-    remedy="Nothing to do; these files are written anew.",
+    remedy="Nothing to do; these files are rewritten.",
     example="a file with the key org.apache.spark.legacyDateTime and a date before 1582-10-15",
 )
 PHYSICAL_TYPE_FOREIGN: Final = Code(
@@ -58,7 +58,7 @@ PHYSICAL_TYPE_FOREIGN: Final = Code(
     severity=Severity.REWRITE,
     to=_BOTH,
     reason="A column is stored in a physical form that readers of the target format do not accept for its type.",
-    remedy="Nothing to do; these files are written anew.",
+    remedy="Nothing to do; these files are rewritten.",
     example="a decimal stored as variable-length binary",
 )
 PARTITION_VALUE_DIFFERS: Final = Code(
@@ -67,7 +67,7 @@ PARTITION_VALUE_DIFFERS: Final = Code(
     to=_ICEBERG,
     reason="The files hold the partition column with other values than the log states; in Delta the log's value "
     "counts, in Iceberg the file's.",
-    remedy="Nothing to do; these files are written anew.",
+    remedy="Nothing to do; these files are rewritten.",
     example="an empty string, which a Delta log states as null",
 )
 PARTITION_DOUBLE: Final = Code(
@@ -76,7 +76,7 @@ PARTITION_DOUBLE: Final = Code(
     to=_ICEBERG,
     reason="The value of a double partition column would be read from Iceberg's metadata, and PyIceberg reads it there "
     "in single precision.",
-    remedy="Nothing to do; these files are written anew with the column.",
+    remedy="Nothing to do; these files are rewritten with the column.",
     example="a Delta table partitioned by a double column with the value 0.1",
 )
 COLUMN_NOT_IN_FILE: Final = Code(
@@ -85,7 +85,7 @@ COLUMN_NOT_IN_FILE: Final = Code(
     to=_DELTA,
     reason="The files lack an identity partition column that is no partition column of the target; its value stands "
     "in Iceberg's metadata only.",
-    remedy="Nothing to do; these files are written anew with the column.",
+    remedy="Nothing to do; these files are rewritten with the column.",
     example="Hive files imported under a partition spec that evolved later",
 )
 REWRITE_ELSEWHERE: Final = Code(
@@ -111,7 +111,7 @@ ROW_COUNT_DIFFERS: Final = Code(
     to=_BOTH,
     reason="The metadata states another number of rows for a file than the file has. Engines answer COUNT(*) from that "
     "number, and row ids and deletes rest on it.",
-    remedy="Have the source's engine write the file anew (OPTIMIZE, rewrite_data_files). --deep looks at every file; otherwise "
+    remedy="Have the source's engine rewrite the file (OPTIMIZE, rewrite_data_files). --deep looks at every file; otherwise "
     "the first files of a table, those that may be imported, and some of every writer and commit are compared.",
     example="a Delta log whose numRecords is 10 for a file of 5 rows",
 )

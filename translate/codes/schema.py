@@ -73,7 +73,7 @@ CHAR_PADDING: Final = Code(
     severity=Severity.REWRITE,
     to=_ICEBERG,
     reason="Delta's readers pad char(n) columns with spaces when they read them; the files hold them without.",
-    remedy="Nothing to do; files that hold the column are written anew, padded.",
+    remedy="Nothing to do; files that hold the column are rewritten, padded.",
     example="a Delta column `c char(5)`",
 )
 RULE_NOT_ENFORCED: Final = Code(
@@ -164,7 +164,7 @@ FORMER_NAMES: Final = Code(
     reason="Files hold the column under another name than most do, or another column under its name. Mode id finds it by "
     "the protocol, yet readers that go by physical name (DuckDB, delta-rs, DataFusion) give null or the other column's "
     "values, without an error.",
-    remedy="Choose --former-names rewrite (those files are written anew) or --former-names trust-ids (all readers "
+    remedy="Choose --former-names rewrite (those files are rewritten) or --former-names trust-ids (all readers "
     "of the target match by field id, as Spark does).",
     example="an Iceberg column that was renamed, or dropped and added again, and written to before and after",
 )
@@ -190,7 +190,7 @@ FIELD_IDS_DISAGREE: Final = Code(
     severity=Severity.REWRITE,
     to=_DELTA,
     reason="The files carry no field ids and name the columns otherwise than the rest of the table.",
-    remedy="Nothing to do; these files are written anew.",
+    remedy="Nothing to do; these files are rewritten.",
     example="imported files whose names the name mapping translates",
 )
 INITIAL_DEFAULT: Final = Code(
@@ -198,7 +198,7 @@ INITIAL_DEFAULT: Final = Code(
     severity=Severity.REWRITE,
     to=_DELTA,
     reason="Rows of files without the column read as its default; Delta reads such rows as null.",
-    remedy="Nothing to do; these files are written anew with the value.",
+    remedy="Nothing to do; these files are rewritten with the value.",
     example="an Iceberg v3 column added with default 7",
 )
 TYPE_PROMOTED: Final = Code(
@@ -214,7 +214,7 @@ NARROW_TYPE: Final = Code(
     severity=Severity.REWRITE,
     to=_BOTH,
     reason="Files hold a narrower type that readers of the target cannot widen to the column's type.",
-    remedy="Nothing to do; these files are written anew.",
+    remedy="Nothing to do; these files are rewritten.",
     example="a Delta column widened from int to double",
 )
 NESTED_IDS_MISSING: Final = Code(
@@ -223,7 +223,7 @@ NESTED_IDS_MISSING: Final = Code(
     to=_ICEBERG,
     reason="The files carry field ids, but none on list elements and map keys and values; Iceberg readers then "
     "cannot read those columns.",
-    remedy="Nothing to do; these files are written anew. Delta writes complete ids under icebergCompatV2 and V3.",
+    remedy="Nothing to do; these files are rewritten. Delta writes complete ids under icebergCompatV2 and V3.",
     example="a Delta table with column mapping and an array column",
 )
 FIELD_IDS_FOREIGN: Final = Code(
@@ -231,6 +231,6 @@ FIELD_IDS_FOREIGN: Final = Code(
     severity=Severity.REWRITE,
     to=_ICEBERG,
     reason="The files carry field ids that are not the table's; Iceberg readers would read the wrong columns.",
-    remedy="Nothing to do; these files are written anew.",
+    remedy="Nothing to do; these files are rewritten.",
     example="a Delta table without column mapping over files that an Iceberg writer made",
 )

@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from deltaberg.datafile.errors import DataFileError
-from deltaberg.datafile.file_schema import FileField, MappedField
+from deltaberg.datafile.file_schema import FileField, NamedField
 from deltaberg.datafile.parquet.parquet_footer import read_footer
 from deltaberg.datafile.parquet.parquet_schema import parquet_fields
 from deltaberg.datafile.projection import Match, Projection, ReadField
@@ -76,7 +76,7 @@ class ParquetSource:
         *,
         match: Match,
         batch_size: int = 65_536,
-        name_mapping: tuple[MappedField, ...] | None = None,
+        name_mapping: tuple[NamedField, ...] | None = None,
         row_groups: Sequence[int] | None = None,
         positions: bool = False,
     ) -> Iterator[pa.RecordBatch]:

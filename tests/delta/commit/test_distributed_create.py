@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from deltaberg.delta.commit.distributed_create import PartsRecipe, TableInParts, WrittenPart, claim_of, recover
+from deltaberg.delta.commit.distributed_create import PartsRecipe, TableInParts, WrittenPart, creation_lock_of, recover
 from deltaberg.delta.create_table import create_table, new_metadata
 from deltaberg.delta.errors import CorruptLog, DeltaConflict, DeltaError, InvalidDeltaRequest
 from deltaberg.delta.log.actions import Txn
@@ -112,7 +112,7 @@ def in_parts(root: Path, storage: Any, **options: Any) -> TableInParts:
         str(root),
         metadata=metadata(**configuration),
         parts=3,
-        claim=options.pop("claim", "me"),
+        creation_lock=options.pop("claim", "me"),
         now_ms=lambda: 5,
     )
 
@@ -235,14 +235,14 @@ def test_a_creation_that_dies_anywhere_is_taken_up_again(tmp_path: Path, step: i
     try:
         create(root, Watched(lambda *_: None, before=die))
     except Killed:
-        recover(open_storage(), str(root), claim="me")
+        recover(open_storage(), str(root), creation_lock="me")
     storage = open_storage()
     if not storage.exists(f"{root}/_delta_log/{1:020d}.json"):
         assert [path.name for path in (root / "_delta_log").glob("*")] == []
         create(root, storage)
     for reader in (ours, delta_rs, duckdb_delta):
         assert ids_of(reader(str(root), None)) == WHOLE
-    assert claim_of(storage, str(root)) is None
+    assert creation_lock_of(storage, str(root)) is None
 
 
 @pytest.mark.parametrize("step", range(7))
@@ -277,13 +277,13 @@ def test_a_creation_that_fails_leaves_nothing(tmp_path: Path, step: int) -> None
 
 def test_a_claimed_folder_is_nobody_elses(tmp_path: Path) -> None:
     root, storage = tmp_path / "t", open_storage()
-    mine, other = in_parts(root, storage), in_parts(root, storage, claim="other")
+    mine, other = in_parts(root, storage), in_parts(root, storage, creation_lock="other")
     mine.begin()
-    assert claim_of(storage, str(root)) == "me"
+    assert creation_lock_of(storage, str(root)) == "me"
     with pytest.raises(DeltaConflict, match="its log exists"):
         other.begin()
     with pytest.raises(DeltaConflict, match="says that another conversion began one"):
-        recover(storage, str(root), claim="other")
+        recover(storage, str(root), creation_lock="other")
     with pytest.raises(DeltaConflict, match="its log exists"):
         create_table(storage, str(root), metadata=metadata())
     with pytest.raises(CorruptLog, match="no protocol action"):
@@ -302,8 +302,8 @@ def test_a_part_that_is_missing_is_named(tmp_path: Path) -> None:
 def test_a_table_that_stands_is_no_claim(tmp_path: Path) -> None:
     root, storage = tmp_path / "t", open_storage()
     create_table(storage, str(root), metadata=metadata()).commit("CREATE TABLE")
-    assert claim_of(storage, str(root)) is None
-    recover(storage, str(root), claim="me")
+    assert creation_lock_of(storage, str(root)) is None
+    recover(storage, str(root), creation_lock="me")
     assert DeltaTable.open(str(root), storage).snapshot().version == 0
 
 
@@ -322,7 +322,7 @@ def test_a_creation_that_was_taken_for_dead_leaves_its_files_to_the_other(tmp_pa
     first, second = in_parts(root, storage), in_parts(root, storage)
     first.begin()
     early = [first.recipe.write(storage, 2, batches[:2]), first.recipe.write(storage, 3, batches[2:4])]
-    recover(storage, str(root), claim="me")
+    recover(storage, str(root), creation_lock="me")
     second.begin()
     written = [second.recipe.write(storage, 2, batches[:2]), second.recipe.write(storage, 3, batches[2:4])]
     with pytest.raises(DeltaConflict, match="another run of the same conversion has taken it up"):

@@ -1,4 +1,4 @@
-"""Small actions keep what they say, and what is missing or malformed in them is named."""
+"""Non-file actions keep what they say, and what is missing or malformed in them is named."""
 
 from __future__ import annotations
 

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from deltaberg.datafile import DataFileError, MappedField, Projection, ReadField, file_fields, project
+from deltaberg.datafile import DataFileError, NamedField, Projection, ReadField, file_fields, project
 
 Kind = Literal["id", "name"]
 
@@ -87,7 +87,7 @@ def test_a_file_without_ids_needs_a_name_mapping() -> None:
     data = batch([{"a": 1}], stored("a", pa.int32()))
     with pytest.raises(DataFileError, match="it has no field ids"):
         read(data, field("a", pa.int32(), 1))
-    assert read(data, field("b", pa.int32(), 1), name_mapping=(MappedField(names=("a",), field_id=1),)) == [{"b": 1}]
+    assert read(data, field("b", pa.int32(), 1), name_mapping=(NamedField(names=("a",), field_id=1),)) == [{"b": 1}]
 
 
 def test_a_name_mapping_reaches_into_structs_lists_and_maps() -> None:
@@ -100,8 +100,8 @@ def test_a_name_mapping_reaches_into_structs_lists_and_maps() -> None:
         stored("extra", pa.int32()),
     )
 
-    def mapped(number: int | None, *names: str, children: tuple[MappedField, ...] = ()) -> MappedField:
-        return MappedField(names=names, field_id=number, children=children)
+    def mapped(number: int | None, *names: str, children: tuple[NamedField, ...] = ()) -> NamedField:
+        return NamedField(names=names, field_id=number, children=children)
 
     mapping = (
         mapped(1, "s", "former", children=(mapped(2, "x"),)),
@@ -120,7 +120,7 @@ def test_a_name_mapping_reaches_into_structs_lists_and_maps() -> None:
 
 def test_a_name_mapping_does_not_overrule_ids_of_the_file() -> None:
     data = batch([{"a": 1, "b": 2}], stored("a", pa.int32(), 5), stored("b", pa.int32()))
-    mapping = (MappedField(names=("a",), field_id=1), MappedField(names=("b",), field_id=2))
+    mapping = (NamedField(names=("a",), field_id=1), NamedField(names=("b",), field_id=2))
     fields = (field("a", pa.int32(), 1), field("b", pa.int32(), 2), field("c", pa.int32(), 5))
     assert read(data, *fields, name_mapping=mapping) == [{"a": None, "b": 2, "c": 1}]
 

@@ -13,7 +13,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from deltaberg.datafile.errors import DataFileError
-from deltaberg.datafile.file_schema import MappedField
+from deltaberg.datafile.file_schema import NamedField
 from deltaberg.errors import DeltabergError
 from deltaberg.iceberg.avro import file as avro_file
 from deltaberg.iceberg.avro.file import AvroFile
@@ -114,15 +114,15 @@ def test_a_name_mapping_gives_each_use_of_a_named_type_its_own_ids(storage: Stor
     one, two = {"x": 1, "y": 2}, {"x": 3, "y": 4}
     write(path, fields, [{"p": one, "q": two, "l": [one, two], "m": {"k": two}, "ignored": 1}])
 
-    def mapped(field_id: int, *names: str, children: tuple[MappedField, ...] = ()) -> MappedField:
-        return MappedField(names=names, field_id=field_id, children=children)
+    def mapped(field_id: int, *names: str, children: tuple[NamedField, ...] = ()) -> NamedField:
+        return NamedField(names=names, field_id=field_id, children=children)
 
     mapping = (
         mapped(1, "p", children=(mapped(11, "x"), mapped(12, "y"))),
         mapped(2, "q", children=(mapped(21, "x"), mapped(22, "y"))),
         mapped(3, "l", children=(mapped(30, "element", children=(mapped(31, "x"), mapped(32, "y"))),)),
         mapped(4, "m", children=(mapped(40, "key"), mapped(41, "value", children=(mapped(42, "x"), mapped(43, "y"))))),
-        MappedField(names=("ignored",), field_id=None),
+        NamedField(names=("ignored",), field_id=None),
     )
     text = NestedField(field_id=40, name="key", required=True, type=StringType())
 

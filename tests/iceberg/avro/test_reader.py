@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from deltaberg.iceberg.avro import reader as avro_reader
 from deltaberg.iceberg.avro.container import encode_block, encode_header, encode_long
-from deltaberg.iceberg.avro.reader import Landmark, read_avro
+from deltaberg.iceberg.avro.reader import Anchor, read_avro
 from deltaberg.iceberg.errors import CorruptMetadata
 from deltaberg.iceberg.schema.types import (
     BinaryType,
@@ -42,7 +42,7 @@ from deltaberg.iceberg.schema.types import (
 )
 
 SYNC = bytes(range(16))
-LANDMARK = Landmark(field_id=1, text=b"", next_id=2, next_values=(b"avro", b"orc", b"parquet"))
+LANDMARK = Anchor(field_id=1, text=b"", next_id=2, next_values=(b"avro", b"orc", b"parquet"))
 INT = st.integers(-(2**31), 2**31 - 1)
 LONG = st.integers(-(2**63), 2**63 - 1)
 
@@ -73,8 +73,8 @@ def written(schema, rows, *, sync_interval=2000):
     return data + encode_block(objects, block.getvalue(), codec="null", sync=SYNC)
 
 
-def read(data, *fields, landmark=None):
-    parts = list(read_avro(data, StructType(fields=fields), landmark=landmark))
+def read(data, *fields, anchor=None):
+    parts = list(read_avro(data, StructType(fields=fields), anchor=anchor))
     for part in parts:
         part.validate(full=True)
     return [row for part in parts for row in part.to_pylist()]
@@ -406,7 +406,7 @@ def test_every_way_to_find_entries_gives_the_same_rows(rows, prefix, sync_interv
     monkeypatch_module.setattr(avro_reader, "_FEW", few)
     made = entry_rows(rows, prefix)
     data = written(ENTRY, made, sync_interval=sync_interval)
-    assert read(data, *WANTED, landmark=LANDMARK) == as_read(made)
+    assert read(data, *WANTED, anchor=LANDMARK) == as_read(made)
 
 
 @pytest.fixture(scope="module")
@@ -429,8 +429,8 @@ def test_many_entries_in_one_block_are_guessed_without_walking(monkeypatch, text
         for i in range(3000)
     ]
     made = entry_rows(rows, "s3://b/t/data/")
-    landmark = Landmark(field_id=1, text=text, next_id=2, next_values=(b"parquet",))
-    assert read(written(ENTRY, made, sync_interval=10**9), *WANTED, landmark=landmark) == as_read(made)
+    anchor = Anchor(field_id=1, text=text, next_id=2, next_values=(b"parquet",))
+    assert read(written(ENTRY, made, sync_interval=10**9), *WANTED, anchor=anchor) == as_read(made)
 
 
 def test_entries_of_many_groups_come_back_in_order(monkeypatch):
@@ -439,7 +439,7 @@ def test_entries_of_many_groups_come_back_in_order(monkeypatch):
     rows = [{"optional": i, "name": str(i), "format": "orc", "counts": None, "bounds": []} for i in range(1000)]
     made = entry_rows(rows, "s3://b/t/")
     for sync_interval in (1, 700, 10**9):
-        assert read(written(ENTRY, made, sync_interval=sync_interval), *WANTED, landmark=LANDMARK) == as_read(made)
+        assert read(written(ENTRY, made, sync_interval=sync_interval), *WANTED, anchor=LANDMARK) == as_read(made)
 
 
 @pytest.mark.parametrize("count", [1, 30, 3000])
@@ -454,7 +454,7 @@ def test_a_block_whose_entries_do_not_fill_it_exactly_is_corrupt(count):
         (max(count - 1, 1), body + body[:9]),
     ):
         with pytest.raises(CorruptMetadata):
-            read(header + encode_block(objects, data, codec="null", sync=SYNC), *WANTED, landmark=LANDMARK)
+            read(header + encode_block(objects, data, codec="null", sync=SYNC), *WANTED, anchor=LANDMARK)
 
 
 def _encoded(row):

@@ -139,8 +139,8 @@ def test_a_name_mapping_leaves_out_columns_with_a_partition_value() -> None:
     )
     assert mapped_fields(None, {}) is None
     assert mapped_fields(mapping, {3: pa.scalar("v")}) == (
-        file_schema.MappedField(
-            names=("s",), field_id=1, children=(file_schema.MappedField(names=("x", "y"), field_id=2),)
+        file_schema.NamedField(
+            names=("s",), field_id=1, children=(file_schema.NamedField(names=("x", "y"), field_id=2),)
         ),
-        file_schema.MappedField(names=("p",), field_id=None),
+        file_schema.NamedField(names=("p",), field_id=None),
     )

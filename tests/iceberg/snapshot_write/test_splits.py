@@ -28,10 +28,10 @@ from deltaberg.iceberg.schema.single_value import single_value_bytes
 from deltaberg.iceberg.schema.types import DoubleType, NestedField
 from deltaberg.iceberg.snapshot_write.splits import (
     may_touch,
-    part_data_files,
-    part_deletes,
-    resolve_part,
-    snapshot_parts,
+    resolve_split,
+    snapshot_splits,
+    split_data_files,
+    split_deletes,
 )
 from deltaberg.iceberg.table import Table
 from deltaberg.storage import open_storage
@@ -82,9 +82,9 @@ def test_the_parts_of_every_corpus_table_are_the_table_with_its_deletes(name: st
     except DeltabergError as error:
         pytest.skip(f"the table itself is refused: {error}")
     snapshot = table.metadata.current_snapshot
-    parts = pickle.loads(pickle.dumps(snapshot_parts(table, snapshot, files_per_part=files_per_part)))
-    assert rows(batch for part in parts for batch in part_data_files(table, part)) == whole
-    assert deleted(each for part in parts for each in resolve_part(table, part)) == resolved
+    parts = pickle.loads(pickle.dumps(snapshot_splits(table, snapshot, files_per_part=files_per_part)))
+    assert rows(batch for part in parts for batch in split_data_files(table, part)) == whole
+    assert deleted(each for part in parts for each in resolve_split(table, part)) == resolved
     assert sum(part.files or 0 for part in parts) in {len(whole), 0}
 
 
@@ -102,10 +102,10 @@ def test_only_the_deletes_of_the_parts_own_files_are_held(stored: Any) -> None:
     first = stored.data(numbers(1, 2))
     stored.position_deletes([(first, 0)], sequence_number=2)
     table = stored.open()
-    (part,) = snapshot_parts(table, table.metadata.current_snapshot, files_per_part=1)
-    assert part_deletes(table, part).index.entry_count == 1
+    (part,) = snapshot_splits(table, table.metadata.current_snapshot, files_per_part=1)
+    assert split_deletes(table, part).index.entry_count == 1
     elsewhere = replace(part, manifests=())
-    assert part_deletes(table, elsewhere).index.entry_count == 0
+    assert split_deletes(table, elsewhere).index.entry_count == 0
 
 
 def test_a_delete_manifest_that_is_older_than_the_files_is_left_out() -> None:
@@ -117,7 +117,7 @@ def test_a_delete_manifest_that_is_older_than_the_files_is_left_out() -> None:
 
 
 def test_no_snapshot_has_no_parts(stored: Any) -> None:
-    assert snapshot_parts(stored.open(), None, files_per_part=1) == ()
+    assert snapshot_splits(stored.open(), None, files_per_part=1) == ()
 
 
 SPEC = PartitionSpec(

@@ -16,9 +16,9 @@ from hypothesis import strategies as st
 
 from deltaberg.datafile import FileField
 from deltaberg.datafile.hybrid_calendar import HybridCalendar
-from deltaberg.migrate.files.file_layout import FileFacts, SeenFile, read_facts
+from deltaberg.migrate.files.file_layout import FileLayout, SeenFile, read_layout
 from deltaberg.migrate.files.footer_memory import FooterMemory, cache_folder
-from deltaberg.migrate.files.footers import FooterSurvey, Sampled, any_conflict
+from deltaberg.migrate.files.footers import FooterSampler, Sampled, any_conflict
 from deltaberg.migrate.files.provenance import Provenance
 from deltaberg.storage import open_storage
 
@@ -50,7 +50,7 @@ def provenance(groups: list[str], *, own: list[bool] | None = None, exact: bool 
     )
 
 
-def observed(survey: FooterSurvey, places: list[str], found: Provenance) -> list[int]:
+def observed(survey: FooterSampler, places: list[str], found: Provenance) -> list[int]:
     """The places of the facts of all files, after as many passes as it takes."""
     result: list[int] = []
     rows = pa.array([1] * len(places), pa.int64())
@@ -60,13 +60,13 @@ def observed(survey: FooterSurvey, places: list[str], found: Provenance) -> list
     return result
 
 
-def types(survey: FooterSurvey, places: list[int]) -> list[pa.DataType]:
+def types(survey: FooterSampler, places: list[int]) -> list[pa.DataType]:
     fields = [survey.facts[place].fields for place in places]
     return [each[0].type for each in fields if each is not None]
 
 
-def survey_of(**options: Any) -> FooterSurvey:
-    return FooterSurvey(open_storage(), **{"deep": False, "one_by_one": 0, **options})
+def survey_of(**options: Any) -> FooterSampler:
+    return FooterSampler(open_storage(), **{"deep": False, "one_by_one": 0, **options})
 
 
 class TestSampling:
@@ -148,7 +148,7 @@ class TestSampling:
 
     def test_the_parts_of_a_table_are_judged_together(self) -> None:
         one, other = (
-            FileFacts(format="parquet", fields=(FileField(name="a", type=kind),)) for kind in (pa.int64(), pa.int32())
+            FileLayout(format="parquet", fields=(FileField(name="a", type=kind),)) for kind in (pa.int64(), pa.int32())
         )
         alone = [Sampled(facts={"w": frozenset({each})}) for each in (one, other)]
         assert [each.judged() for each in alone] == [frozenset(), frozenset()]
@@ -180,7 +180,7 @@ def test_no_file_is_described_by_one_that_differs_unless_its_group_hides_it(
     for place, (_, group, own), facts in zip(places, kinds, result, strict=True):
         alike = len({id(table) for table, other, belongs in kinds if other == group and belongs}) == 1
         if not own or alike:
-            assert survey.facts[facts] == read_facts(storage, place).facts
+            assert survey.facts[facts] == read_layout(storage, place).facts
 
 
 class TestConflicts:
@@ -195,7 +195,7 @@ class TestConflicts:
     def test_one_column_in_two_ways(self, changed: dict[str, Any]) -> None:
         usual: dict[str, Any] = {"name": "a", "type": pa.date32(), "field_id": 3}
         one, other = (
-            FileFacts(format="parquet", fields=(FileField(**each),)) for each in (usual, {**usual, **changed})
+            FileLayout(format="parquet", fields=(FileField(**each),)) for each in (usual, {**usual, **changed})
         )
         assert any_conflict(frozenset({one, other}))
         assert not any_conflict(frozenset({one}))
@@ -213,7 +213,7 @@ def remembering(tmp_path: Path) -> Callable[[], FooterMemory]:
 
 def learn(memory: FooterMemory, places: list[str]) -> None:
     memory.recall(places, [None] * len(places))
-    memory.learn({place: read_facts(open_storage(), place) for place in places})
+    memory.learn({place: read_layout(open_storage(), place) for place in places})
     memory.save()
 
 
@@ -221,7 +221,7 @@ class TestMemory:
     def test_what_one_run_learns_another_knows(self, files: Files, remembering: Any) -> None:
         places = files([PLAIN, MORE, OTHER])
         learn(remembering(), places)
-        assert remembering().recall(places, [None] * 3) == [read_facts(open_storage(), place) for place in places]
+        assert remembering().recall(places, [None] * 3) == [read_layout(open_storage(), place) for place in places]
 
     @pytest.mark.parametrize("same_size", [False, True])
     def test_a_file_that_was_replaced_is_read(self, files: Files, remembering: Any, same_size: bool) -> None:
@@ -242,7 +242,7 @@ class TestMemory:
         (place,) = files([PLAIN])
         memory = remembering()
         memory.recall([place], [None])
-        memory.learn({place: SeenFile(facts=FileFacts(format="unreadable"), rows=None, trouble="damaged")})
+        memory.learn({place: SeenFile(facts=FileLayout(format="unreadable"), rows=None, trouble="damaged")})
         memory.save()
         assert remembering().recall([place], [None]) == [None]
 

@@ -18,7 +18,7 @@ from deltaberg.delta.table import DeltaTable
 from deltaberg.iceberg.schema.name_mapping import NAME_MAPPING_PROPERTY
 from deltaberg.iceberg.schema.schema import Schema
 from deltaberg.iceberg.schema.types import LongType, NestedField
-from deltaberg.migrate.files.file_layout import FileFacts
+from deltaberg.migrate.files.file_layout import FileLayout
 from deltaberg.migrate.files.provenance import Doubts
 from deltaberg.migrate.to_delta.provenance import IcebergProvenance
 from deltaberg.migrate.to_iceberg.provenance import CLOCKS_DIFFER_MS, DeltaProvenance, doubt_of
@@ -186,9 +186,9 @@ def with_fields() -> Any:
     """``with_fields(a=1)``: facts of a file with column ``a`` under id 1."""
     from deltaberg.datafile import FileField
 
-    def facts(**ids: int | None) -> FileFacts:
+    def facts(**ids: int | None) -> FileLayout:
         fields = [FileField(name=name, type=pa.int64(), field_id=each) for name, each in ids.items()]
-        return FileFacts(format="parquet", fields=tuple(fields))
+        return FileLayout(format="parquet", fields=tuple(fields))
 
     return facts
 

@@ -49,7 +49,7 @@ UTC = dt.timezone.utc
 class Case:
     """One reason. make: lays the table down in a folder. rows: what any reader of the target must see.
 
-    options: of ``ConvertOptions``. files: how many are written anew. refused_by: engines that cannot read such a table.
+    options: of ``ConvertOptions``. files: how many are rewritten. refused_by: engines that cannot read such a table.
     """
 
     code: str

@@ -79,7 +79,7 @@ def _send_the_storage_along() -> Iterator[None]:
 
 @pytest.fixture
 def source(tmp_path: Path, rewrite_cases: Any) -> Path:
-    """A Delta table of four files whose field ids are not the table's: all are written anew for Iceberg."""
+    """A Delta table of four files whose field ids are not the table's: all are rewritten for Iceberg."""
     folder = tmp_path / "source"
     columns = [rewrite_cases.column("id", "long"), rewrite_cases.column("s", "string")]
     files = [
@@ -230,7 +230,7 @@ def test_after_a_driver_that_died_before_the_commit_a_rerun_converges(spark: Any
 def test_what_another_run_wrote_is_not_touched_while_it_may_still_commit(
     spark: Any, source: Path, tmp_path: Path
 ) -> None:
-    """Leftovers are deleted after a commit of one's own only: then the other run cannot commit any more."""
+    """Orphan files are deleted after a commit of one's own only: then the other run cannot commit any more."""
     target = tmp_path / "target"
     with pytest.raises(Killed):
         run(spark, source, target, storage=DyingDriver())

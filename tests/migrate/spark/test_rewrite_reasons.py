@@ -1,4 +1,4 @@
-"""Every reason to write a file anew: both engines make the same table of it, and other engines read the source's rows."""
+"""Every reason to rewrite a file: both engines make the same table of it, and other engines read the source's rows."""
 
 from __future__ import annotations
 

@@ -27,7 +27,7 @@ from deltaberg.iceberg.schema.schema import Schema
 from deltaberg.iceberg.schema.types import LongType, NestedField
 from deltaberg.migrate import convert as conversion
 from deltaberg.migrate.convert import ConvertResult, convert
-from deltaberg.migrate.engine import LocalEngine, PartsOfSource
+from deltaberg.migrate.engine import LocalEngine, Splits
 from deltaberg.migrate.plan import prepare
 from deltaberg.migrate.refusal import Refused
 from deltaberg.migrate.source import DeltaSource, IcebergSource, Source, open_source
@@ -37,7 +37,7 @@ from deltaberg.migrate.spark.splits import PartSettings, distributed
 from deltaberg.migrate.spark.staging import Inline, Staging, any_repeated
 from deltaberg.migrate.spark.tasks import Attempt, Done
 from deltaberg.migrate.target.file_count import stated_files
-from deltaberg.migrate.target.undo_storage import RecordingStorage
+from deltaberg.migrate.target.undo_storage import UndoStorage
 from deltaberg.storage import open_storage
 from deltaberg.translate.options import ConvertOptions
 from tests.independent_readers import delta_rs, duckdb_delta
@@ -56,9 +56,9 @@ class InParts(LocalEngine):
         self.work = work
         self.settings = PartSettings(distribute_from=0, files_per_part=files_per_part)
 
-    def parts_of(
+    def splits_of(
         self, source: Source, options: ConvertOptions, *, target: Any, progress: Any
-    ) -> AbstractContextManager[PartsOfSource | None]:
+    ) -> AbstractContextManager[Splits | None]:
         return distributed(self.work, source, options, settings=self.settings, target=target, progress=lambda *_: None)
 
 
@@ -132,11 +132,11 @@ def _of_delta(table: DeltaSource) -> list[dict[str, Any]]:
 
 
 def same(found: tuple[ConvertResult, ConvertResult]) -> None:
-    local, parts = found
-    assert said(parts) == said(local)
-    assert entries(parts) == entries(local)
-    assert (parts.files, parts.rows, parts.rewritten_files) == (local.files, local.rows, local.rewritten_files)
-    assert not list(Path(parts.target).rglob("*staging-*"))
+    local, splits = found
+    assert said(splits) == said(local)
+    assert entries(splits) == entries(local)
+    assert (splits.files, splits.rows, splits.rewritten_files) == (local.files, local.rows, local.rewritten_files)
+    assert not list(Path(splits.target).rglob("*staging-*"))
 
 
 @pytest.mark.skipif(not DELTA, reason="../shared is absent")
@@ -336,7 +336,7 @@ def test_a_driver_that_dies_shows_nothing_and_any_engine_takes_up_its_work(
     with monkeypatch.context() as patched:
         # Nobody cleans up in a process that is gone.
         patched.setattr(conversion, "engine_of", lambda *_: InParts(Failing(in_this_process, run, Broken())))
-        patched.setattr(RecordingStorage, "discard", lambda *_: None)
+        patched.setattr(UndoStorage, "discard", lambda *_: None)
         patched.setattr(Staging, "clear", lambda *_: None)
         patched.setattr(JobFiles, "__exit__", lambda *_: None)
         patched.setattr(TableInParts, "abandon", lambda *_: None)
@@ -421,8 +421,8 @@ def test_the_plan_writes_nothing_and_says_the_same(
 ) -> None:
     for source, to in ((open_source(str(delta_source), open_storage()), "iceberg"), (iceberg_source(), "delta")):
         before = sorted(path for path in tmp_path.rglob("*"))
-        with InParts(in_this_process).parts_of(source, ConvertOptions(), target=None, progress=None) as parts:
-            made = prepare(source, to=to, parts=parts).plan
+        with InParts(in_this_process).splits_of(source, ConvertOptions(), target=None, progress=None) as splits:
+            made = prepare(source, to=to, splits=splits).plan
         assert made == prepare(source, to=to).plan
         assert sorted(path for path in tmp_path.rglob("*")) == before
 
@@ -437,8 +437,8 @@ def test_few_files_and_whole_histories_are_not_distributed(delta_source: Path, i
     ):
         with distributed(
             in_this_process, source, options, settings=settings, target=None, progress=lambda *_: None
-        ) as parts:
-            assert parts is None
+        ) as splits:
+            assert splits is None
     with distributed(
         in_this_process,
         source,
@@ -446,8 +446,8 @@ def test_few_files_and_whole_histories_are_not_distributed(delta_source: Path, i
         settings=PartSettings(distribute_from=8),
         target=None,
         progress=lambda *_: None,
-    ) as parts:
-        assert parts is not None
+    ) as splits:
+        assert splits is not None
 
 
 def test_repeated_fingerprints_are_found_whatever_part_and_shard_they_are_in(tmp_path: Path) -> None:
@@ -470,10 +470,10 @@ def test_in_spark_tasks_as_in_this_process(
     try:
         for source, to in ((open_source(str(delta_source), open_storage()), "iceberg"), (iceberg_source(), "delta")):
             local = convert(source, to=to, target=str(tmp_path / "local" / to), clock_ms=CLOCK_MS)
-            parts = convert(source, to=to, target=str(tmp_path / "parts" / to), clock_ms=CLOCK_MS, session=spark)
-            assert entries(parts) == entries(local)
-            assert not list(Path(parts.target).rglob("*staging-*"))
-        assert parts.commits[0][1] == 1
+            splits = convert(source, to=to, target=str(tmp_path / "parts" / to), clock_ms=CLOCK_MS, session=spark)
+            assert entries(splits) == entries(local)
+            assert not list(Path(splits.target).rglob("*staging-*"))
+        assert splits.commits[0][1] == 1
         spark.conf.set("spark.deltaberg.filesPerPart", "none")
         with pytest.raises(UsageError, match="filesPerPart=none: expected a whole number"):
             convert(source, to=to, target=str(tmp_path / "other"), session=spark)
@@ -561,7 +561,7 @@ def test_what_one_part_shows_makes_the_files_of_another_doubtful(
     plans = []
     for engine in (LocalEngine(), InParts(in_this_process, files_per_part=20)):
         source = open_source(str(folder), open_storage())
-        with engine.parts_of(source, ConvertOptions(), target=None, progress=lambda *_: None) as parts:
-            plans.append(prepare(source, to="iceberg", parts=parts).plan)
+        with engine.splits_of(source, ConvertOptions(), target=None, progress=lambda *_: None) as splits:
+            plans.append(prepare(source, to="iceberg", splits=splits).plan)
     for made in plans:
         assert (made.footers.unread, made.rewritten_files) == (0, 20)

@@ -16,7 +16,7 @@ from deltaberg.iceberg.schema.types import (
     StructType,
     Type,
 )
-from deltaberg.migrate.to_delta.ancestry import SnapshotLine, snapshot_line
+from deltaberg.migrate.to_delta.ancestry import Ancestry, ancestry_of
 
 
 def column(field_id: int, name: str, kind: Type | None = None, *, default: Any = None) -> NestedField:
@@ -25,7 +25,7 @@ def column(field_id: int, name: str, kind: Type | None = None, *, default: Any =
     )
 
 
-def line(*schemas: tuple[NestedField, ...], expired: bool = False, whole: bool = True) -> SnapshotLine:
+def line(*schemas: tuple[NestedField, ...], expired: bool = False, whole: bool = True) -> Ancestry:
     """The line of a table with one snapshot a schema."""
     made = [Schema(schema_id=place, fields=fields) for place, fields in enumerate(schemas)]
     snapshots = [
@@ -43,7 +43,7 @@ def line(*schemas: tuple[NestedField, ...], expired: bool = False, whole: bool =
     source: Any = SimpleNamespace(
         table=SimpleNamespace(metadata=Metadata()), snapshot=snapshots[-1] if snapshots else None, schema=made[-1]
     )
-    return snapshot_line(source, whole=whole)
+    return ancestry_of(source, whole=whole)
 
 
 def names(schema: Schema) -> list[str]:
@@ -55,7 +55,7 @@ def test_only_the_newest_unless_the_whole_line_is_asked_for() -> None:
     assert [each.snapshot_id for each in found.snapshots] == [2]
     assert found.union is found.schemas[0]
     assert names(found.shared) == ["a"]
-    assert found.cut is None
+    assert found.truncated_because is None
 
 
 def test_oldest_first_with_the_schema_of_each() -> None:
@@ -64,13 +64,13 @@ def test_oldest_first_with_the_schema_of_each() -> None:
     assert [names(each) for each in found.schemas] == [["a"], ["a", "b"], ["a", "c"]]
     assert names(found.union) == ["a", "c"]
     assert names(found.shared) == ["a"]
-    assert (found.cut, found.promotes) == (None, False)
+    assert (found.truncated_because, found.promotes) == (None, False)
 
 
 def test_expired_snapshots_are_missed() -> None:
     found = line((column(1, "a"),), (column(1, "a"),), expired=True)
     assert len(found.snapshots) == 2
-    assert found.cut == "snapshot 0 has expired"
+    assert found.truncated_because == "snapshot 0 has expired"
 
 
 def test_columns_that_are_gone_stand_behind_the_others_under_a_name_of_their_own() -> None:
@@ -102,7 +102,7 @@ def test_nested_columns_that_are_gone() -> None:
 
     found = line(nested(column(10, "x"), column(11, "y")), nested(column(10, "x")))
     assert [found.union.full_name(each) for each in (11, 211, 311)] == ["s.y", "l.element.y", "m.value.y"]
-    assert found.cut is None
+    assert found.truncated_because is None
 
 
 def _moved(fields: tuple[NestedField, ...], by: int) -> list[NestedField]:
@@ -115,27 +115,27 @@ def test_a_promotion_is_told() -> None:
     assert found.last_promotion == 1
     shorter = found.since(1, "because")
     assert [each.snapshot_id for each in shorter.snapshots] == [2, 3]
-    assert (shorter.promotes, shorter.last_promotion, shorter.cut) == (False, 0, "because")
+    assert (shorter.promotes, shorter.last_promotion, shorter.truncated_because) == (False, 0, "because")
 
 
 def test_a_dropped_column_with_a_default_ends_the_line() -> None:
     # Files without the column would have to state the default in some versions, and nothing in others.
     found = line((column(1, "a"), column(2, "b", default=7)), (column(1, "a"),), (column(1, "a"), column(3, "c")))
     assert [each.snapshot_id for each in found.snapshots] == [2, 3]
-    assert found.cut is not None
-    assert "snapshot 2 drops a column with a default" in found.cut
+    assert found.truncated_because is not None
+    assert "snapshot 2 drops a column with a default" in found.truncated_because
 
 
 def test_a_column_of_another_kind_ends_the_line() -> None:
     found = line((column(1, "a"),), (column(1, "a", ListType(element=column(2, "element"))),))
     assert [each.snapshot_id for each in found.snapshots] == [2]
-    assert found.cut is not None
+    assert found.truncated_because is not None
 
 
 def test_a_table_without_snapshots() -> None:
     source: Any = SimpleNamespace(
         table=SimpleNamespace(metadata=None), snapshot=None, schema=Schema(schema_id=0, fields=(column(1, "a"),))
     )
-    found = snapshot_line(source, whole=True)
-    assert (found.snapshots, found.schemas, found.cut) == ((), (), None)
+    found = ancestry_of(source, whole=True)
+    assert (found.snapshots, found.schemas, found.truncated_because) == ((), (), None)
     assert names(found.union) == names(found.shared) == ["a"]

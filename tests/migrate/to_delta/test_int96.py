@@ -1,4 +1,4 @@
-"""Timestamps that an Iceberg table's files hold as INT96: shared where bounds prove them harmless, else written anew."""
+"""Timestamps that an Iceberg table's files hold as INT96: shared where bounds prove them harmless, else rewritten."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def write(tmp_path: Path, write_iceberg_file: Any) -> Callable[..., str]:
 def outcome(
     root: str, target: Path, opened: Any, delta_rows: Any, **options: Any
 ) -> tuple[dict[str, str], int, list[Any]]:
-    """Codes about INT96 with their severities, the files written anew, and what delta-rs reads."""
+    """Codes about INT96 with their severities, the files rewritten, and what delta-rs reads."""
     done = convert(opened(root), to="delta", target=str(target), options=ConvertOptions(**options))
     found = {item.code: item.severity for item in done.plan.items if item.code.startswith("int96")}
     return found, done.rewritten_files, delta_rows(done.target)["at"].to_pylist()

@@ -20,7 +20,7 @@ from deltaberg.migrate.convert import convert
 from deltaberg.migrate.refusal import Refused
 from deltaberg.migrate.source import TableFormat, open_source
 from deltaberg.migrate.sync import SyncResult, sync
-from deltaberg.migrate.target.watermark import POSITION_KEY, STREAMS_KEY
+from deltaberg.migrate.target.watermark import STREAMS_KEY, WATERMARK_KEY
 from deltaberg.migrate.verify.verify import verify
 from deltaberg.storage import open_storage
 from deltaberg.translate.options import ConvertOptions
@@ -130,7 +130,7 @@ def test_a_commit_that_changes_only_data_leaves_the_tables_properties_alone(tabl
     assert target(table).metadata.properties == before
     head = target(table).metadata.current_snapshot
     assert head is not None
-    assert json.loads(head.summary[POSITION_KEY])["version"] == 2
+    assert json.loads(head.summary[WATERMARK_KEY])["version"] == 2
 
 
 def test_a_new_column_gets_an_id_of_its_own_and_old_rows_read_as_null(table: Path, difference: Difference) -> None:

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from deltaberg.datafile.parquet.parquet_footer import footer_bytes
 from deltaberg.datafile.parquet.parquet_outline import FooterForm, outline_of
-from deltaberg.migrate.files.file_layout import FactsReader, read_facts
+from deltaberg.migrate.files.file_layout import LayoutReader, read_layout
 from deltaberg.storage import open_storage
 
 SPARK = b"org.apache.spark.version"
@@ -109,5 +109,5 @@ def test_files_looked_at_together_are_described_as_each_alone(
     for place, (table, options) in zip(places, files, strict=True):
         pq.write_table(table, place, **options)
     storage = open_storage()
-    reader = FactsReader(storage, 1)
-    assert [reader.look_at(place) for place in places] == [read_facts(storage, place) for place in places]
+    reader = LayoutReader(storage, 1)
+    assert [reader.sample(place) for place in places] == [read_layout(storage, place) for place in places]
