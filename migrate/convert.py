@@ -154,7 +154,7 @@ class _Conversion:
         names = None if begun is None else RunId.of_plan(begun.plan_name)
         storage = UndoStorage(self.source.storage, names or self.run_id)
         try:
-            if not isinstance(engine, LocalEngine):
+            if type(engine) is not LocalEngine:
                 put_run_document(storage, self.root, self.run_id, self.to)  # tasks may write before there is a plan
             with engine.splits_of(
                 self.source, self.options, target=(storage, self.root), progress=self.progress

@@ -54,7 +54,7 @@ def show(report: RollbackReport) -> None:
     from deltaberg.cli.console import plural, stdout
 
     out = stdout()
-    held = report.position
+    held = report.watermark
     what = (
         "what unfinished conversions left" if held is None else f"the {report.format} table made from {_source(held)}"
     )

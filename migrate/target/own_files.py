@@ -7,7 +7,9 @@ from collections.abc import Iterator
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from deltaberg.delta.commit.distributed_create import FIRST_VERSION
 from deltaberg.delta.deletion_vector.deletion_vector import descriptors
+from deltaberg.delta.errors import VersionNotFound
 from deltaberg.delta.log.add_path import location_array
 from deltaberg.delta.table import DeltaTable
 from deltaberg.iceberg.manifest.live_files import data_files, delete_files
@@ -28,10 +30,18 @@ def own_files_of_adds(adds: pa.RecordBatch, root: str) -> pa.Array:
 
 
 def own_files_of_log(table: DeltaTable) -> Iterator[str]:
-    """Locations, of every commit of a Delta table. Raises VersionNotFound where the log does not begin at version 0."""
-    for actions in table.commits(0):
-        if actions.adds.num_rows:
-            yield from own_files_of_adds(actions.adds, table.location).to_pylist()
+    """Locations, of every version of a Delta table, of which one made in parts begins with its checkpoint. Raises
+    VersionNotFound where commits are gone."""
+    try:
+        for actions in table.commits(0):
+            if actions.adds.num_rows:
+                yield from own_files_of_adds(actions.adds, table.location).to_pylist()
+    except VersionNotFound:
+        snapshot = table.snapshot()
+        if snapshot.version != FIRST_VERSION:
+            raise
+        for adds in snapshot.add_files(check_totals=False):
+            yield from own_files_of_adds(adds, table.location).to_pylist()
 
 
 def own_files_of_snapshot(table: Table, *, rewritten: bool) -> Iterator[pa.Array]:

@@ -28,15 +28,15 @@ class InterruptedConversion:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TargetState:
-    """``new``: no table is there. ``begun``: a replay to go on with. ``current``: the table that is ``held`` there is the one
+    """``new``: no table is there. ``begun``: a replay to go on with. ``current``: the table that is ``existing`` there is the one
     that was asked for."""
 
-    held: ExistingTarget | None = None
+    existing: ExistingTarget | None = None
     begun: InterruptedConversion | None = None
 
     @property
     def name(self) -> Literal["new", "begun", "current"]:
-        return "new" if self.held is None else "begun" if self.begun is not None else "current"
+        return "new" if self.existing is None else "begun" if self.begun is not None else "current"
 
 
 def target_state(source: Source, to: TableFormat, root: str, options: ConvertOptions) -> TargetState:
@@ -55,7 +55,7 @@ def target_state(source: Source, to: TableFormat, root: str, options: ConvertOpt
     begun = _interrupted(source, to, root, options, held, watermark)
     if begun is None:
         held.require(watermark, options_text=text, root=root, source=source)
-    return TargetState(held=held, begun=begun)
+    return TargetState(existing=held, begun=begun)
 
 
 def options_text(options: ConvertOptions) -> str:

@@ -30,6 +30,7 @@ from deltaberg.migrate.convert import ConvertResult, convert
 from deltaberg.migrate.engine import LocalEngine, Splits
 from deltaberg.migrate.plan import prepare
 from deltaberg.migrate.refusal import Refused
+from deltaberg.migrate.run_document import RunId
 from deltaberg.migrate.source import DeltaSource, IcebergSource, Source, open_source
 from deltaberg.migrate.spark import to_iceberg as delta_parts
 from deltaberg.migrate.spark.job_files import JobFiles
@@ -454,7 +455,7 @@ def test_repeated_fingerprints_are_found_whatever_part_and_shard_they_are_in(tmp
     storage = open_storage()
     numbers = np.sort(np.random.default_rng(1).integers(0, 2**64, 1000, dtype=np.uint64, endpoint=False))
     assert len(np.unique(numbers)) == 1000
-    for staging in (Staging.below(storage, str(tmp_path)), Inline.of(storage)):
+    for staging in (Staging.below(storage, str(tmp_path), RunId()), Inline.of(storage)):
         apart = [staging.put_paths(f"a{shard}", numbers[shard::3]) for shard in range(3)]
         again = staging.put_paths("b", numbers[500:501])
         for at_a_time in (10, 1 << 25):
