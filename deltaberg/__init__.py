@@ -1,6 +1,6 @@
 """A gateway between Apache Iceberg and Delta Lake: one set of data files, two sets of metadata.
 
-The verbs of the command line are functions here: ``inspect``, ``scan``, ``history``, ``plan``, ``convert``, ``rollback``,
+The verbs of the command line are functions here: ``inspect``, ``scan``, ``history``, ``plan``, ``convert``, ``sync``, ``rollback``,
 ``verify``.
 Importing the package costs nothing; a name is loaded when it is first used.
 """
@@ -9,7 +9,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from deltaberg.api import convert, history, inspect, plan, rollback, scan, verify
+    from deltaberg.api import convert, history, inspect, plan, rollback, scan, sync, verify
     from deltaberg.errors import (
         CommitStateUnknown,
         Conflict,
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from deltaberg.migrate.inspection import Inspection
     from deltaberg.migrate.plan_report import Plan
     from deltaberg.migrate.rollback import RollbackReport
+    from deltaberg.migrate.sync import SyncResult
     from deltaberg.migrate.verify.verify import VerifyReport
     from deltaberg.table_scan import TableScan
     from deltaberg.translate.options import ConvertOptions
@@ -43,6 +44,7 @@ __all__ = [
     "NotATable",
     "Plan",
     "RollbackReport",
+    "SyncResult",
     "TableScan",
     "Unsupported",
     "UsageError",
@@ -54,11 +56,12 @@ __all__ = [
     "plan",
     "rollback",
     "scan",
+    "sync",
     "verify",
 ]
 
 _HOMES = {
-    "deltaberg.api": ("convert", "history", "inspect", "plan", "rollback", "scan", "verify"),
+    "deltaberg.api": ("convert", "history", "inspect", "plan", "rollback", "scan", "sync", "verify"),
     "deltaberg.errors": (
         "CommitStateUnknown",
         "Conflict",
@@ -74,6 +77,7 @@ _HOMES = {
     "deltaberg.migrate.inspection": ("Inspection",),
     "deltaberg.migrate.plan_report": ("Plan",),
     "deltaberg.migrate.rollback": ("RollbackReport",),
+    "deltaberg.migrate.sync": ("SyncResult",),
     "deltaberg.migrate.verify.verify": ("VerifyReport",),
     "deltaberg.table_scan": ("TableScan",),
     "deltaberg.translate.options": ("ConvertOptions",),

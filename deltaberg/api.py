@@ -28,6 +28,8 @@ from deltaberg.migrate.refusal import Refused, refusing_unopened
 from deltaberg.migrate.rollback import RollbackReport
 from deltaberg.migrate.rollback import rollback as roll_back
 from deltaberg.migrate.source import Source, TableFormat, open_source
+from deltaberg.migrate.sync import SyncResult
+from deltaberg.migrate.sync import sync as run_sync
 from deltaberg.migrate.verify.verify import VerifyReport
 from deltaberg.migrate.verify.verify import verify as compare
 from deltaberg.storage import absolute_location, canonical_location, open_storage
@@ -90,6 +92,7 @@ _TYPES: Final[Mapping[str, Any]] = {
     "storage_options": Mapping[str, str] | None,
     "allow_locations": Sequence[str] | None,
     "clean": bool,
+    "squash": bool,
     "dry_run": bool,
 }
 _WHERE: Final = {key: _TYPES[key] for key in Where.__annotations__}
@@ -195,6 +198,29 @@ def convert(
             progress=progress,
             clean=clean,
         )
+
+
+def sync(
+    source: TablePath,
+    *,
+    to: FormatName,
+    target: TablePath | None = None,
+    squash: bool = False,
+    progress: Progress | None = None,
+    **where: Unpack[Where],
+) -> SyncResult:
+    """Commit to the target what the source has committed since the last sync; create the target if there is none.
+
+    squash: one target commit for all source commits. The options of the conversion are those that the target was created
+    with.
+
+    Raises Unsupported where a change cannot be carried (nothing is written then), Conflict where the target or the source is
+    not what the last sync left.
+    """
+    _check("sync", where, to=to, target=target, squash=squash, progress=progress)
+    location, place = _location(source), None if target is None else _location(target)
+    with error_context(table=location):
+        return run_sync(_source(location, where, to, place), to=to, target=place, squash=squash, progress=progress)
 
 
 def rollback(

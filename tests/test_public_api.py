@@ -20,6 +20,7 @@ EXPORTS = [
     "NotATable",
     "Plan",
     "RollbackReport",
+    "SyncResult",
     "TableScan",
     "Unsupported",
     "UsageError",
@@ -31,6 +32,7 @@ EXPORTS = [
     "plan",
     "rollback",
     "scan",
+    "sync",
     "verify",
 ]
 

@@ -24,6 +24,7 @@ from deltaberg.cli.options import Invocation
 from deltaberg.cli.plan import plan
 from deltaberg.cli.rollback import rollback
 from deltaberg.cli.scan import scan
+from deltaberg.cli.sync import sync
 from deltaberg.cli.verify import verify
 from deltaberg.errors import DeltabergError, Interrupted, Unsupported
 from deltaberg.redaction import redacted
@@ -80,7 +81,7 @@ def _stoppable(command: Callable[..., None]) -> Callable[..., None]:
     return stoppable
 
 
-for command in (inspect, scan, history, plan, convert, verify, rollback):
+for command in (inspect, scan, history, plan, convert, sync, verify, rollback):
     app.command()(_stoppable(command))
 
 
