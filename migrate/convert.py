@@ -162,6 +162,7 @@ class _Conversion:
                 prepared = prepare(
                     self.source, to=self.to, options=self.options, splits=splits, root=self.root, progress=self.progress
                 )
+                prepared = replace(prepared, plan=self._placed(prepared.plan, begun))
                 if prepared.plan.refused:
                     raise Refused(prepared.plan)
                 result = self._write(prepared, watermark, storage, begun, engine, splits)
@@ -228,8 +229,7 @@ class _Conversion:
         engine: Engine,
         splits: Splits | None,
     ) -> ConvertResult:
-        state = "new" if begun is None else "begun"
-        made = replace(prepared.plan, target={**prepared.plan.target, "location": self.root, "state": state})
+        made = prepared.plan
         self.progress("write", 0, made.files)
         put_run_document(storage, self.root, self.run_id, self.to)
         if begun is None:
@@ -252,6 +252,11 @@ class _Conversion:
             rewritten_files=done.rewritten_files,
             warnings=_warnings(done),
         )
+
+    def _placed(self, plan: Plan, begun: InterruptedConversion | None) -> Plan:
+        """The plan with where the target is, as ``deltaberg plan`` says it."""
+        state = "new" if begun is None else "begun"
+        return replace(plan, target={**plan.target, "location": self.root, "state": state})
 
     def _write_table(
         self,

@@ -15,7 +15,7 @@ from deltaberg.errors import Conflict, NotATable
 from deltaberg.iceberg.errors import AmbiguousMetadata
 from deltaberg.iceberg.table import Table
 from deltaberg.migrate.source import DeltaSource, Source, TableFormat
-from deltaberg.migrate.target.watermark import OPTIONS_KEY, PLAN_KEY, WATERMARK_KEY, Watermark
+from deltaberg.migrate.target.watermark import OPTIONS_KEY, PLAN_KEY, TARGET_VERSION_KEY, WATERMARK_KEY, Watermark
 from deltaberg.storage import NotFound, Storage
 
 
@@ -155,7 +155,9 @@ def _of_delta(storage: Storage, root: str) -> ExistingTarget | None:
     snapshot = table.snapshot()
     configuration = snapshot.metadata.configuration
     stated = Watermark.from_properties(configuration)
-    since = _since(table, snapshot.version) if stated is not None else _Since()
+    written = configuration.get(TARGET_VERSION_KEY, "")
+    first = int(written) if written.isdecimal() else -1
+    since = _since(table, snapshot.version, first) if stated is not None else _Since()
     return ExistingTarget(
         watermark=None if stated is None else _reached(stated, snapshot),
         options_text=configuration.get(OPTIONS_KEY, "{}"),
@@ -185,20 +187,30 @@ class _Since:
     missing_commits: tuple[int, int] | None = None
 
 
-def _since(table: DeltaTable, newest: int) -> _Since:
-    """Look at the commits from the newest one back to deltaberg's own last one."""
-    for version in range(newest, -1, -1):
+def _since(table: DeltaTable, newest: int, first: int) -> _Since:
+    """Look at the commits from the newest one back to deltaberg's own last one, which is ``first`` or one after it."""
+    gone: list[int] = []
+    for version in range(newest, first, -1):
         try:
-            info, is_note = _commit(table.storage, f"{table.log_folder}/{commit_name(version)}", version)
+            info, only_info = _commit(table.storage, f"{table.log_folder}/{commit_name(version)}", version)
         except CorruptLog:
             return _Since()
         except NotFound:
-            return _Since(missing_commits=(version, version))
+            gone.append(version)
+            continue
         if info is not None and WATERMARK_KEY in info.raw:
-            return _Since(untouched=version == newest, only_commit_info=version < newest)
-        if not is_note:
+            return _Since(
+                untouched=version == newest,
+                only_commit_info=version < newest and not gone,
+                missing_commits=_range(gone),
+            )
+        if not only_info:
             return _Since()
-    return _Since()
+    return _Since(untouched=newest == first, only_commit_info=newest > first and not gone, missing_commits=_range(gone))
+
+
+def _range(versions: list[int]) -> tuple[int, int] | None:
+    return (min(versions), max(versions)) if versions else None
 
 
 def _commit(storage: Storage, location: str, version: int) -> tuple[CommitInfo | None, bool]:

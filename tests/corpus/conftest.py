@@ -114,7 +114,7 @@ def converted(
         if case.name not in made:
             to = "iceberg" if case.format == "delta" else "delta"
             target = tmp_path_factory.mktemp("corpus") / "target"
-            planned = command("plan", case.table, "--to", to, *case.relocation, "--json")
+            planned = command("plan", case.table, "--to", to, "--target", target, *case.relocation, "--json")
             outcome = command("convert", case.table, "--to", to, "--target", target, *case.relocation, "--json")
             made[case.name] = Converted(to=to, target=target, planned=planned, outcome=outcome)
         return made[case.name]
