@@ -327,7 +327,7 @@ class _Designer:
                 if each.name in existing.partition_columns}  # fmt: skip
         columns = tuple(column for column in found.columns if existing.names.get(column.source_id) in kept)
         derived = tuple(column for column in found.derived if column.name in existing.partition_columns)
-        if len(columns) + len(derived) < len(existing.partition_columns):
+        if self.survey.tallies and len(columns) + len(derived) < len(existing.partition_columns):
             reasons = "; ".join(each.detail for each in found.findings if each.code is codes.PARTITION_FIELD_KEPT)
             what = ", ".join(existing.partition_columns)
             self.findings.append(
