@@ -1,4 +1,4 @@
-"""The options that say how to convert: the same for every command that plans."""
+"""The options of a conversion, shared by every command that plans one."""
 
 from __future__ import annotations
 

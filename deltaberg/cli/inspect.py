@@ -1,4 +1,4 @@
-"""``deltaberg inspect``: what a table is."""
+"""``deltaberg inspect``: describe a table."""
 
 from __future__ import annotations
 

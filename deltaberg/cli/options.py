@@ -10,7 +10,7 @@ import typer
 
 @dataclass(slots=True)
 class Invocation:
-    """What ``main`` must know about the call to report its outcome; filled while options are parsed."""
+    """State of the call that ``main`` needs to report its outcome; filled while options are parsed."""
 
     verbose: bool = False
     json: bool = False

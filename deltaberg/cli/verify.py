@@ -1,4 +1,4 @@
-"""``deltaberg verify``: whether two tables are equal."""
+"""``deltaberg verify``: compare two tables."""
 
 from __future__ import annotations
 

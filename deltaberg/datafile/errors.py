@@ -1,4 +1,4 @@
-"""What can go wrong inside a data file."""
+"""Errors of data files."""
 
 from __future__ import annotations
 

@@ -32,7 +32,7 @@ def open_storage(*, relocate: Mapping[str, str] = _NOTHING, options: Mapping[str
     option that no store knows.
     """
     if options:
-        # Nothing of it is needed for local files.
+        # Local files need none of it.
         from deltaberg.storage.store_options import check_options
 
         check_options(options)
