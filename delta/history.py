@@ -1,4 +1,6 @@
-"""The commits of a table: who did what when, and the actions of each. PROTOCOL "Commit Provenance Information"."""
+"""The commits of a table: writer, operation and time, and the actions of each. PROTOCOL "Commit Provenance
+Information".
+"""
 
 from __future__ import annotations
 
@@ -116,7 +118,7 @@ def commit_info_of(storage: Storage, commit: LogFile) -> CommitInfo | None:
 
 
 def _first_line_info(storage: Storage, commit: LogFile) -> CommitInfo | None:
-    """``commitInfo`` where it is the first line, as all writers known put it, without a look at the others."""
+    """``commitInfo`` where it is the first line, as with all known writers; no other line is read."""
     whole = commit.size <= _FIRST_BYTES
     try:
         data = storage.get(commit.location) if whole else storage.get_range(commit.location, 0, _FIRST_BYTES)

@@ -1,4 +1,4 @@
-"""What the Iceberg core raises.
+"""The errors of the Iceberg core.
 
 IcebergError(DeltabergError)                    exit 1   something failed
 ├── CorruptMetadata                             exit 1   a file contradicts the specification; names file and field

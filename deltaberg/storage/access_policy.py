@@ -54,7 +54,7 @@ class AccessPolicy:
     targets: tuple[str, ...] | None = None
 
     def with_stores_of(self, places: Iterable[str]) -> AccessPolicy:
-        """Also reads the stores of these places, which the user named."""
+        """The policy that also reads the stores of these places, which the user named."""
         return replace(self, stores=self.stores | {store_of(place) for place in places})
 
     def writing(self, *folders: str) -> AccessPolicy:

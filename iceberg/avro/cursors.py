@@ -99,7 +99,7 @@ class Cursors:
         return _compress(words, int(size.max(initial=1))), size
 
     def _long_varints(self, at: Positions, words: Words, last: Words, what: str) -> tuple[Words, Positions]:
-        """The same when some lane has a varint of nine or ten bytes."""
+        """``varints`` for lanes of which some have a varint of nine or ten bytes."""
         long = last == 0
         tail = self.words[at + 8]
         ninth, tenth = tail & _U(0xFF), (tail >> _U(8)) & _U(0xFF)
@@ -110,7 +110,7 @@ class Cursors:
         keep = np.where(long, _LOW_BITS, (last - _ONE) & _LOW_BITS)
         bits = _compress(words & keep, 8)
         bits |= np.where(long, (ninth & _U(0x7F)) << _U(56), _U(0))
-        # As in every decoder, what a tenth byte says beyond bit 63 is lost; some writers set those bits.
+        # As in every decoder, bits of a tenth byte beyond bit 63 are lost; some writers set them.
         bits |= np.where(extended, tenth << _U(63), _U(0))
         size = np.where(long, np.where(extended, 10, 9), _varint_sizes(last)).astype(np.int64)
         self.check(at + size, what)

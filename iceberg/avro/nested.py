@@ -74,7 +74,7 @@ class IgnoringReader:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UnionReader:
-    """A union. ``value`` is the branch that is read as the field's value, every other one stores nothing."""
+    """A union. ``value`` is the branch that is read as the field's value, the others store no value."""
 
     what: str
     branches: tuple[Reader, ...]

@@ -68,8 +68,8 @@ def read_avro(
     """The records of a container file, typed ``arrow_type(wanted)``, fields found by id and absent ones null.
 
     ``header``: what ``read_header`` gave, where the caller has it. ``prefixed``: whether plain ``fixed`` values have a
-    length before them (``with_prefixed_fixed``); None: what fits first. ``limit``: as of ``read_blocks``. Raises
-    CorruptMetadata naming the field.
+    length before them (``with_prefixed_fixed``); None: the first reading that fits. ``limit``: as in ``read_blocks``.
+    Raises CorruptMetadata naming the field.
     """
     header = read_header(data) if header is None else header
     readers = _record_readers(header.metadata["avro.schema"], wanted)
@@ -82,7 +82,7 @@ def read_avro(
 
 
 def _decode_with(group: _Blocks, decoders: list[_Decoder]) -> Iterator[pa.StructArray]:
-    """Decode a group in the first way that fits; that one comes first from now on."""
+    """Decode a group by the first decoder that fits; it is tried first from now on."""
     if len(decoders) == 1:
         yield from _decode(group, decoders[0])
         return
@@ -166,7 +166,7 @@ def _groups(blocks: Iterator[AvroBlock]) -> Iterator[list[AvroBlock]]:
 
 
 def _one_ahead(groups: Iterator[list[AvroBlock]]) -> Iterator[list[AvroBlock]]:
-    """The same groups, each decompressed while the one before it is decoded."""
+    """The groups, each decompressed while the one before it is decoded."""
     with ThreadPoolExecutor(max_workers=1, thread_name_prefix="avro-blocks") as thread:
         coming = thread.submit(next, groups, None)
         while (group := coming.result()) is not None:
@@ -296,7 +296,7 @@ def _guess(group: _Blocks, total: int, reader: RecordReader, anchored: _Anchored
 
 
 def _texts(group: _Blocks, anchored: _AnchoredSteps) -> Iterator[bytes]:
-    """What landmarks may start with, best first: judged by some entries at the start of blocks."""
+    """The texts that may begin an anchor, best first, judged by some entries at the start of blocks."""
     view = group.cursors.view
     begins = group.begins
     seen = []

@@ -1,4 +1,4 @@
-"""The files of a snapshot as Arrow batches: what its manifests list and have not marked as deleted.
+"""The files of a snapshot as Arrow batches: the entries of its manifests that are not marked as deleted.
 
 One batch at a time is in memory, so that a table of any size streams.
 """
@@ -27,7 +27,7 @@ def data_files(table: Table, snapshot: Snapshot | None, *, with_metrics: bool = 
 
 
 def delete_files(table: Table, snapshot: Snapshot | None) -> Iterator[pa.RecordBatch]:
-    """The same for delete files and deletion vectors."""
+    """``data_files`` for delete files and deletion vectors."""
     return _live(table, snapshot, ManifestContent.DELETES, with_metrics=True)
 
 

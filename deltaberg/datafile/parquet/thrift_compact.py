@@ -1,7 +1,7 @@
 """Thrift's compact protocol, as far as Parquet footers need it, for unchecked bytes.
 
-A struct becomes a dict of field id to value, a list a list, a binary bytes. Lengths are believed only as far as
-there are bytes for them.
+A struct becomes a dict of field id to value, a list a list, a binary bytes. A length is accepted only where
+as many bytes follow.
 """
 
 from __future__ import annotations
