@@ -239,7 +239,7 @@ class Transaction:
         members of ``commitInfo``. expected_version: commit as this version or not at all. copies_rows: whether added
         files repeat rows of removed ones, which matters to a change data feed; None assumes so when rows are added and
         removed. rules_guaranteed: features whose rules about rows (checkConstraints, invariants, generatedColumns,
-        identityColumns) the caller vouches for.
+        identityColumns) the caller guarantees.
 
         Raises DeltaConflict when a faster commit excludes this one, InvalidDeltaRequest and UnsupportedDeltaFeature for
         a commit that this table does not allow, DeltaCommitStateUnknown when the outcome cannot be learnt.

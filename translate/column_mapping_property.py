@@ -30,7 +30,9 @@ class CarriedMapping:
 
     @staticmethod
     def of(properties: Mapping[str, str]) -> CarriedMapping | None:
-        """What an Iceberg table's properties say; None where they say nothing, or what deltaberg does not write."""
+        """The mapping in an Iceberg table's properties; None where there is none, or not in the form that deltaberg
+        writes.
+        """
         try:
             stated = json.loads(properties.get(MAPPING_KEY, "null"))
             return CarriedMapping(

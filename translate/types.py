@@ -151,7 +151,7 @@ TYPE_MAPPINGS: Final[Mapping[str, Mapping[str, delta.DeltaType]]] = {
     "timestamp_ns": {"timestamp_ntz": delta.TimestampNtzType(), "long": delta.LongType()},
     "timestamptz_ns": {"timestamp": delta.TimestampType(), "long": delta.LongType()},
 }
-"""What ``--map`` accepts: Iceberg type name to the Delta types that can stand for it."""
+"""The pairs that ``--map`` accepts: Iceberg type name to the Delta types that can stand for it."""
 
 _MAPPABLE: Final[Mapping[type, str]] = {
     ice.UuidType: "uuid",

@@ -73,7 +73,7 @@ def checkpoint_state(
     adds: Iterable[pa.RecordBatch],
     tombstones: Iterable[pa.RecordBatch] = (),
 ) -> CheckpointState:
-    """What ``write_checkpoint`` needs, from the parts of a version's state; removed domains are left out."""
+    """The input of ``write_checkpoint``, from the parts of a version's state; removed domains are left out."""
     mapping = ColumnMapping.of(protocol, metadata)
     partitions = {
         mapping.physical_name(field): field for field in map(metadata.schema.field, metadata.partition_columns)

@@ -214,7 +214,7 @@ def string_map(values: pa.Array, *, mask: pa.Array | None = None) -> pa.Array:
 
 
 def _shaped(value: object, kind: pa.DataType) -> object:
-    """A JSON value as Arrow wants it for a type: maps as pairs, structs without members that the type lacks."""
+    """A JSON value in Arrow's form for a type: maps as pairs, structs without members that the type lacks."""
     if isinstance(value, Mapping):
         if pa.types.is_map(kind):
             return list(value.items())
@@ -223,7 +223,7 @@ def _shaped(value: object, kind: pa.DataType) -> object:
 
 
 def _renamed(values: pa.Array, kind: pa.StructType) -> pa.Array:
-    """The same struct under the log's member names."""
+    """The struct under the log's member names."""
     children = [values.field(index).cast(field.type) for index, field in enumerate(kind)]
     return pa.StructArray.from_arrays(children, fields=list(kind), mask=pc.is_null(values))
 

@@ -38,7 +38,7 @@ FIRST = LogPlace(version=0, previous_timestamp_ms=None, high_water_mark=-1)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlannedCommit:
-    """Everything that does not depend on the place: an attempt behind a faster writer writes the rest anew."""
+    """The content that does not depend on the version; an attempt after a faster commit makes the rest again."""
 
     base: Snapshot | None
     protocol: Protocol

@@ -30,12 +30,13 @@ class CommitContent:
         self.first_line = bytes(self._begun[0])
 
     def data(self) -> bytes | Iterator[Chunk]:
-        """What ``Storage.put_if_absent`` takes; of a large commit it can be had once."""
+        """The content as ``Storage.put_if_absent`` takes it; that of a large commit can be read once."""
         return b"".join(self._begun) if self.is_whole else self._all()
 
     def stands_at(self, storage: Storage, location: str) -> bool:
-        """Whether a file is this commit: it is as long, and its first line is the ``commitInfo``, with a transaction id
-        that nobody else has."""
+        """Whether a file is this commit: it is as long, and its first line is the ``commitInfo``, with a unique
+        transaction id.
+        """
         if storage.head(location).size != self.size:
             return False
         return storage.get_range(location, 0, len(self.first_line)) == self.first_line

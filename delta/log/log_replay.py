@@ -48,7 +48,7 @@ class ReplayedFiles:
     live_paths: pa.Array = field(repr=False)
 
     def without_rows(self) -> ReplayedFiles:
-        """Only the keys: enough to say which files of a checkpoint are still live."""
+        """Only the keys, which suffice to tell which files of a checkpoint are still live."""
         return replace(self, adds=self.adds.slice(0, 0), removes=self.removes.slice(0, 0))
 
     def drop_superseded(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:

@@ -83,7 +83,7 @@ class Protocol:
                 )
 
     def unknown_features(self) -> tuple[str, ...]:
-        """Listed features that deltaberg has never heard of."""
+        """Listed features that deltaberg does not know."""
         return tuple(name for name in self.features if name not in FEATURE_BY_NAME)
 
     def _check(self) -> None:

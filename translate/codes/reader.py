@@ -1,4 +1,4 @@
-"""Codes for what one reader does otherwise than the others, with a source or with a target; ``codes`` has the rest."""
+"""Codes for a single reader that handles a source or target differently from the others."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Codes about a source as a whole: whether it can be read, and what is odd about it."""
+"""Codes about a source as a whole: whether it can be read, and its oddities."""
 
 from __future__ import annotations
 
