@@ -375,9 +375,9 @@ class TableInParts:
 
 
 def recover(storage: Storage, location: str, *, creation_lock: str) -> None:
-    """Delete the files that a creation under this claim left when it died; a finished one is kept.
+    """Delete the files that a creation under this lock left when it died; a finished one is kept.
 
-    Raises DeltaConflict where the log is claimed by another creation, which may still be at work.
+    Raises DeltaConflict where another creation holds the lock, which may still be at work.
     """
     if not is_claimed(storage, location, creation_lock=creation_lock):
         return
@@ -390,7 +390,7 @@ def recover(storage: Storage, location: str, *, creation_lock: str) -> None:
 
 
 def is_claimed(storage: Storage, location: str, *, creation_lock: str) -> bool:
-    """Whether a creation under this claim is going on in a folder, or died there. Raises DeltaConflict for another's."""
+    """Whether a creation under this lock is going on in a folder, or died there. Raises DeltaConflict for another's."""
     found = creation_lock_of(storage, location)
     if found is not None and found != creation_lock:
         place = f"{log_folder(location.rstrip('/') or '/')}/{commit_name(0)}"
@@ -403,7 +403,7 @@ def is_claimed(storage: Storage, location: str, *, creation_lock: str) -> bool:
 
 
 def creation_lock_of(storage: Storage, location: str) -> str | None:
-    """The claim of the creation that is going on in a folder, or died there; None where there is none."""
+    """The lock of the creation that is going on in a folder, or died there; None where there is none."""
     place = f"{log_folder(location.rstrip('/') or '/')}/{commit_name(0)}"
     try:
         if storage.head(place).size > _LARGEST_CLAIM:

@@ -23,7 +23,7 @@ from deltaberg.translate.codes import OTHER_STORE, OUTSIDE_ALLOWED, OUTSIDE_FILE
 from deltaberg.translate.findings import Finding
 
 NAMED: Final = 20
-"""So many folders get a finding of their own."""
+"""The number of folders that get a finding of their own."""
 
 _DV_UUID: Final = r"(?s).{20}$"
 

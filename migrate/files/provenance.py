@@ -1,4 +1,4 @@
-"""What a table's metadata says of who wrote its files: the table's own writers, or somebody else."""
+"""Evidence in a table's metadata of who wrote its files: the table's own writers, or others."""
 
 from __future__ import annotations
 
