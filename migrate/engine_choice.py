@@ -19,7 +19,7 @@ RowsChecker = Callable[[Source, Source, ChosenOptions], Check]
 
 
 def rows_checker(name: str, session: SparkSession | None = None, *, progress: Progress | None = None) -> RowsChecker:
-    """Compares the rows of two tables on the chosen engine; ``session`` as for ``engine_of``. Raises EngineUnavailable."""
+    """The comparison of rows on the chosen engine; ``session`` as for ``engine_of``. Raises EngineUnavailable."""
     if name != "spark" and session is None:
         return rows_check
     from deltaberg.migrate.spark.session import spark_session

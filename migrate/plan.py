@@ -56,11 +56,11 @@ def plan(
 ) -> Plan:
     """Decide what a conversion will do with every property and every file. Writes nothing.
 
-    target: the folder that ``convert`` is going to be given. progress: told of footers that are read one by one.
+    target: the folder that will be passed to ``convert``. progress: called for footers that are read one by one.
 
-    What the source's own metadata does not let be read is a refusal of the plan. Raises UsageError where ``to`` is the
-    source's own format or an option does not apply to it, and like ``convert`` where the target's folder holds another
-    table or one that was changed by another writer (Conflict).
+    A source whose metadata cannot be read is a refusal of the plan. Raises UsageError where ``to`` is the source's own
+    format or an option does not apply to it, and like ``convert`` where the target's folder holds another table or one
+    that was changed by another writer (Conflict).
     """
     options = options or ConvertOptions()
     root = target_root(source, target)
@@ -95,7 +95,7 @@ def prepare(
     root: str | None = None,
     progress: Progress | None = None,
 ) -> PreparedPlan:
-    """``plan``, and the decisions behind it. parts: who looks at the files; None: this process. root: the target's
+    """``plan``, and the decisions behind it. splits: survey the files in tasks; None: this process does. root: the target's
     folder; None: the usual one.
 
     Raises what reading the source raises.

@@ -151,7 +151,7 @@ class _Sync:
             raise
 
     def was_overtaken(self) -> bool:
-        """Whether the target has moved on to a later state of the same source, and no other writer has committed to it."""
+        """Whether the target has moved on to a later state of its source, without a commit by another writer."""
         held = existing_target(self.source.storage, self.root, self.to)
         if held is None or held.watermark is None or self._before is None or not held.untouched:
             return False

@@ -1,6 +1,6 @@
-"""Files that a table's metadata names outside the table's own folder: counted by folder, and what a plan says of them.
+"""Files that a table's metadata names outside the table's own folder: counted by folder, with their findings.
 
-Only naming happens here. Whether a place may be read is decided where it is read (``deltaberg.storage.access_policy``).
+They are only named here. Whether a place may be read is decided where it is read (``deltaberg.storage.access_policy``).
 """
 
 from __future__ import annotations

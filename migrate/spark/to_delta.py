@@ -405,7 +405,7 @@ class IcebergTranslation:
         )
 
     def _check_vectors(self, matched: int) -> None:
-        """A vector without its file is either left over from one that is gone, or says the wrong partition."""
+        """A vector without its file belongs to a file that is gone, or has the wrong partition."""
         assert self._survey is not None
         if matched == self._survey.deletes["vectors"]:
             return

@@ -255,9 +255,9 @@ class DeltaTranslation:
         self._parts, self._units = _split(source, staging, files_per_part)
 
     def survey(self, request: SurveyRequest, reader: DeltaFileReader) -> IcebergSurvey:
-        """What ``survey_iceberg`` finds, but for the locations of single files, which the parts keep.
+        """The result of ``survey_iceberg`` without the locations of single files, which stay with the splits.
 
-        Raises CorruptLog, after all files were looked at, as ``Snapshot.add_files`` does.
+        Raises CorruptLog, after all files were surveyed, as ``Snapshot.add_files`` does.
         """
         task = ToIcebergSurveyTask(parts=self._parts, request=request, provenance=reader.provenance)
         while True:

@@ -134,7 +134,7 @@ _readers: dict[str, FileRows] = {}
 
 
 def _reader(work: RowTasks) -> FileRows:
-    """The reader of this process: the delete entries of a snapshot are read once for all tasks that follow each other."""
+    """The reader of this process: the delete entries of a snapshot are read once for consecutive tasks."""
     found = _readers.get(work.job)
     if found is None:
         _readers.clear()
