@@ -30,7 +30,7 @@ _INFO: Final = re.compile(rb'\s*\{\s*"commitInfo"\s*:')
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CommitActions:
-    """What one commit did. ``metadata`` and ``protocol`` are None where it left them as they were.
+    """The actions of one commit. ``metadata`` and ``protocol`` are None where it left them as they were.
 
     ``adds`` are rows of the table's ADD_SCHEMA in force after the commit, ``removes`` rows of
     ``file_actions.remove_rows``, ``change_files`` of ``file_actions.change_file_rows``. ``modified_ms`` is the time of

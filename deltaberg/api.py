@@ -137,8 +137,8 @@ def plan(
     progress: Progress | None = None,
     **keywords: Unpack[ConversionKeywords],
 ) -> Plan:
-    """What a conversion would share, translate, rewrite and refuse, and why. Writes nothing. The arguments are those of
-    ``convert``.
+    """Plan a conversion: what it would share, translate, rewrite and refuse, and why. Writes nothing. The arguments are
+    those of ``convert``.
 
     A source that is there but cannot be read (no table, corrupt, of an unknown feature) is a plan with one refusal. Raises
     Conflict where the target holds another table or was changed, as ``convert`` does.

@@ -2,16 +2,16 @@
 
     DeltabergError                       exit 1   something failed
     ├── UsageError                       exit 2   the request itself makes no sense
-    │   └── storage.errors.OutsideTarget exit 2   something would be written where nobody asked for it
+    │   └── storage.errors.OutsideTarget exit 2   something would be written outside the target
     ├── Unsupported                      exit 3   refused: a feature that cannot be carried or read exactly
     │   ├── storage.errors.LocationRefused exit 3 a place that may not be read (docs/reliability.md)
     │   └── migrate.refusal.Refused      exit 3   a conversion that its plan refuses
     ├── VerificationFailed               exit 4   two tables differ
-    ├── Conflict                         exit 5   somebody else committed, or the source or target drifted
-    ├── CommitStateUnknown               exit 1   the outcome of a commit could not be learnt: touch nothing
-    ├── NotATable                        exit 1   no Iceberg or Delta metadata where a table was expected
-    ├── EngineUnavailable                exit 1   the Spark engine cannot start or lacks something: what to install
-    ├── EngineFailed                     exit 1   Spark gave a job up for a reason of its own
+    ├── Conflict                         exit 5   another writer committed, or the source or target drifted ├──
+    CommitStateUnknown               exit 1   the outcome of a commit could not be learnt: touch nothing ├── NotATable
+    exit 1   no Iceberg or Delta metadata where a table was expected ├── EngineUnavailable                exit 1   the
+    Spark engine cannot start or lacks something: what to install ├── EngineFailed                     exit 1   Spark
+    gave a job up for a reason of its own
     ├── StorageError                     exit 1   deltaberg.storage.errors
     ├── DataFileError                    exit 1   deltaberg.datafile.errors: a data file cannot be read as declared
     ├── IcebergError                     exit 1   deltaberg.iceberg.errors

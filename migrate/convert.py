@@ -49,8 +49,8 @@ class ConvertResult:
     """The result of a conversion.
 
     target: folder of the target table; target_metadata: the metadata file (Iceberg) or commit file (Delta) that made it
-    visible. already_current: the target already held this position and nothing was written. commits: ``(source version
-    or snapshot id, target version or snapshot id)``, oldest first. warnings: failures after the commit, which stands;
+    visible. already_current: the target already held this state and nothing was written. commits: ``(source version or
+    snapshot id, target version or snapshot id)``, oldest first. warnings: failures after the commit, which stands;
     coded like a plan's items. repaired: files of the target that were missing or stale and were put right. removed:
     files of conversions that had died, which were deleted.
     """

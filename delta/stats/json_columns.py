@@ -4,7 +4,7 @@ The log holds JSON in two places: the action lines themselves, and the statistic
 *inside* a JSON string. ``PLAIN`` writes the first form, ``EMBEDDED`` the second with every quote already escaped,
 because escaping a million finished texts costs more than writing them.
 
-A column of texts is kept as the pieces that make it up (``JsonText``) until somebody asks for it whole: nested objects
+A column of texts is kept as the pieces that make it up (``JsonText``) until the whole text is needed: nested objects
 would copy every character once a level otherwise.
 """
 

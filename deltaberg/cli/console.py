@@ -62,8 +62,8 @@ def _without_middle(text: str, most: int) -> str:
 def print_rows(
     columns: Sequence[str], rows: Sequence[Sequence[str]], *, right: Sequence[str] = (), whole: Sequence[str] = ()
 ) -> None:
-    """Print what ``grid`` makes of many rows. In a pipe, and for more rows than anybody reads, lines keep their length
-    and are written one by one, because laying them out takes long.
+    """Print what ``grid`` makes of many rows. In a pipe, and for very many rows, lines keep their length and are
+    written one by one, because laying them out takes long.
     """
     if sys.stdout.isatty() and len(rows) <= _LAID_OUT:
         table = grid(*columns, right=tuple(right), whole=tuple(whole))

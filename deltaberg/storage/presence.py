@@ -1,4 +1,4 @@
-"""Which of many files are there: folders are looked into here, listings of an object store are searched.
+"""Which of many files are there: local folders are read, listings of an object store are searched.
 
 A listing gives a thousand names for one request, so a folder is listed as long as it does not hold far more than what
 is asked for; the rest is searched in the folders below, and in the end asked for by name. No more than one piece of a
@@ -49,7 +49,7 @@ class Objects(Protocol):
 
 
 def present_locally(files: LocalFiles, paths: pa.Array) -> Mask:
-    """Whether a regular file stands at each absolute path. Raises StorageError for a folder that may not be looked into."""
+    """Whether a regular file stands at each absolute path. Raises StorageError for a folder that may not be read."""
     found = np.zeros(len(paths), dtype=np.bool_)
     folders = pc.replace_substring_regex(paths, r"[^/]*$", "").dictionary_encode()
     order = np.argsort(folders.indices.to_numpy(), kind="stable")

@@ -26,7 +26,7 @@ class FileInfo:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Probe:
-    """Those of the named files that are in a folder, and when a name was last added to the folder or removed from it."""
+    """The named files that are in a folder, and when a name was last added to the folder or removed from it."""
 
     files: tuple[FileInfo, ...]
     changed_ms: int

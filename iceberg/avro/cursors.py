@@ -1,8 +1,8 @@
 """Many positions in one buffer of Avro data, read in lockstep: the primitive steps of the columnar decoder.
 
-A lane is a byte position at which a value starts. Each step takes an int64 array of positions and gives the values
-and the positions after them, so its cost is a few NumPy operations whatever the number of lanes. Nothing outside the
-buffer is ever touched; a position that would leave it is a CorruptMetadata.
+A lane is a byte position at which a value starts. Each step takes an int64 array of positions and gives the values and
+the positions after them, so its cost is a few NumPy operations whatever the number of lanes. No byte outside the buffer
+is ever read; a position that would leave it is a CorruptMetadata.
 """
 
 from __future__ import annotations

@@ -60,7 +60,7 @@ class AvroFile:
     def iter_batches(
         self, fields: Sequence[NestedField], *, name_mapping: tuple[NamedField, ...] | None = None
     ) -> Iterator[pa.RecordBatch]:
-        """Those of ``fields`` that the file has, with their ids as Arrow metadata, in the file's row order.
+        """The ``fields`` that the file has, with their ids as Arrow metadata, in the file's row order.
 
         ``name_mapping`` gives ids to the fields that have none. Values come in the types of ``fields``, variants as
         structs of ``metadata`` and ``value``. Raises DataFileError for whatever is corrupt.

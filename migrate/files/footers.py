@@ -164,7 +164,7 @@ class FooterSampler:
     def absorb(
         self, layout: Sequence[FileLayout], unreadable: Mapping[str, str], miscounted: Mapping[str, str]
     ) -> list[int]:
-        """Merge the results of another survey; returns the index in ``layouts`` of each of its layouts."""
+        """Merge the results of another survey; returns the index in ``layout`` of each of its layouts."""
         self.unreadable.update(unreadable)
         self.miscounted.update(miscounted)
         return [self._interned(UNREADABLE if each == UNREADABLE else each) for each in layout]
@@ -195,7 +195,7 @@ class FooterSampler:
         sizes: pa.Array,
         provenance: Callable[[], Provenance],
     ) -> Indices:
-        """For every file of a batch, the index of its layout in ``layouts``. Reads footers of files that it has not
+        """For every file of a batch, the index of its layout in ``layout``. Reads footers of files that it has not
         seen.
 
         locations: where the files are. formats: ``parquet`` ...; the others have no footer that matters. record_counts:

@@ -114,8 +114,8 @@ class TableRequest:
 class TableOutcome:
     """The outcome of one table.
 
-    status: ``converted``; ``current`` where the target held this position already; ``differs`` where verification found
-    a difference; else why nothing was done. error, exit_code: the line and code of ``deltaberg convert`` or ``verify``.
+    status: ``converted``; ``current`` where the target held this state already; ``differs`` where verification found a
+    difference; else why nothing was done. error, exit_code: the line and code of ``deltaberg convert`` or ``verify``.
     feature: the code of the plan's item that refuses, or another feature that cannot be carried. plan: where it
     refuses.
     """

@@ -267,8 +267,9 @@ def exchange_files(
     *,
     changes_data: bool,
 ) -> pa.Array:
-    """Remove the files in ``gone``, and commit those in ``changed`` again with another vector or none; gives the keys of
-    those that the table lists."""
+    """Remove the files in ``gone``, and commit those in ``changed`` again with another vector or none; returns the keys
+    of those that the table lists.
+    """
     again = pa.array(list(changed), pa.string())
     wanted = pa.concat_arrays([gone.cast(pa.string()), again])
     listed = [pa.array([], pa.string())]

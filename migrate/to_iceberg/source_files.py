@@ -25,7 +25,7 @@ from deltaberg.migrate.to_iceberg.provenance import DeltaProvenance
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeltaFiles:
     """One batch. locations: where the files really are. record_counts: physical rows. layout: indices of the survey's
-    ``layouts``. deleted: rows that deletion vectors take.
+    ``layout``. deleted: rows that deletion vectors take.
     """
 
     adds: pa.RecordBatch
