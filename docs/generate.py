@@ -27,8 +27,8 @@ FOLDER = Path(__file__).resolve().parent
 
 CLI_HEAD = """# The command line
 
-This page is made from the commands by `make docs`; a test holds it to them. The same verbs are functions:
-`deltaberg.inspect(...)`, `deltaberg.scan(...)` and so on; what they return has a `to_json()`, which is what `--json` prints.
+This page is made from the commands by `make docs`; a test keeps it up to date. Every command is also a
+function: `deltaberg.inspect(...)`, `deltaberg.scan(...)` and so on; `to_json()` of its result is the document of `--json`.
 
 TABLE is a folder, an Iceberg `*.metadata.json` or a URL that [obstore](https://developmentseed.org/obstore/) understands
 (`s3://`, `gs://`, `az://`, ...); the format is detected. Results go to standard output, everything else to standard error.
@@ -36,16 +36,16 @@ TABLE is a folder, an Iceberg `*.metadata.json` or a URL that [obstore](https://
 | exit code | means |
 |---|---|
 | 0 | done |
-| 1 | failed: a file is missing or corrupt, a place cannot be written, a store does not answer |
+| 1 | failed: a file is missing or corrupt, a location cannot be written, a store does not answer |
 | 2 | usage: the request itself makes no sense |
-| 3 | refused: cannot be converted or read as asked; the plan says why. For `plan` and `convert` a table that is missing or corrupt is one, too |
+| 3 | refused: cannot be converted or read as asked; the plan says why. For `plan` and `convert`, this includes a missing or corrupt table |
 | 4 | verification found a difference |
-| 5 | conflict or drift: somebody else committed, the target holds another table or lacks files |
-| 130, 143 | interrupted (Ctrl-C), terminated (SIGTERM): the line says what stands ([more](reliability.md)) |
+| 5 | conflict or drift: another writer committed, the target holds another table or lacks files |
+| 130, 143 | interrupted (Ctrl-C), terminated (SIGTERM): the message says how much of the target stands ([more](reliability.md)) |
 
 An error is one line that names the table and the file and says what to do; `-v` adds the traceback. With `--json` it is also
 a document: `{"error": {"type", "message", "exit_code", "table", "version", "path", "feature"}}`, and where `convert` refuses it has
-the plan beside it, under `plan`. Of an interrupt, `error.outcome` says what stands.
+the plan beside it, under `plan`. After an interrupt, `error.outcome` says how much of the target stands.
 """
 
 

@@ -45,8 +45,8 @@ def convert(
     Exit code 3, and nothing written, when something cannot be carried as asked: deltaberg plan says what. Of a history, the
     versions that were committed before stand.
 
-    What a conversion left that died is removed by the next one, once it can never be committed; deltaberg rollback takes
-    everything back.
+    The next conversion removes the files of one that died, once they can never be committed; deltaberg rollback removes
+    everything that was written.
 
     \b
     Example:

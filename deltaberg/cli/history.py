@@ -29,7 +29,7 @@ def history(
 ) -> None:
     """The commits of a table.
 
-    Versions or snapshots, newest first, and what each was made from where deltaberg wrote the table.
+    Versions or snapshots, newest first; where deltaberg wrote the table, with the source commit of each.
 
     \b
     Example:

@@ -48,11 +48,11 @@ def plan(
     json: options.Json = False,
     verbose: options.Verbose = False,
 ) -> None:
-    """What a conversion would do, and why.
+    """Show what a conversion would do, and why.
 
-    What is shared, translated, rewritten and refused. Writes nothing.
+    Lists what would be shared, translated, rewritten and refused. Writes nothing.
 
-    Exit codes as of deltaberg convert: 3 when it would be refused, 5 when the target holds another table or was changed.
+    Exit codes are those of deltaberg convert: 3 when it would be refused, 5 when the target holds another table or was changed.
 
     \b
     Example:

@@ -43,11 +43,11 @@ def scan(
     json: options.Json = False,
     verbose: options.Verbose = False,
 ) -> None:
-    """The rows, deletes applied.
+    """The rows of a table, with deletes applied.
 
-    They come in no particular order. Variant is written as JSON text, geometry and geography as WKB, uuid as 16 bytes.
+    Rows come in no particular order. Variant is written as JSON text, geometry and geography as WKB, uuid as 16 bytes.
 
-    Exit code 2 when F has the extension of another format than Parquet, or is - (standard output).
+    Exit code 2 when F has the extension of a format other than Parquet, or is - (standard output).
 
     \b
     Example:
