@@ -282,7 +282,7 @@ FEATURES: tuple[TableFeature, ...] = (
     TableFeature(
         name="icebergWriterCompatV1",
         kind=_W,
-        summary="what is written can be written by Iceberg engines, too",
+        summary="Iceberg engines can write the table, too",
         handling="read; commits to such a table are refused",
         requires=("icebergCompatV2",),
         enabled_by="delta.enableIcebergWriterCompatV1",
@@ -290,7 +290,7 @@ FEATURES: tuple[TableFeature, ...] = (
     TableFeature(
         name="icebergWriterCompatV3",
         kind=_W,
-        summary="what is written can be written by Iceberg v3 engines, too",
+        summary="Iceberg v3 engines can write the table, too",
         handling="read; commits to such a table are refused",
         requires=("icebergCompatV3",),
         enabled_by="delta.enableIcebergWriterCompatV3",
