@@ -42,7 +42,7 @@ class InvalidDeltaRequest(DeltaError, UsageError):
 
 
 class DeltaConflict(DeltaError, Conflict):
-    """A concurrent commit changed what this one builds on."""
+    """A concurrent commit conflicts with this one."""
 
 
 class DeltaCommitStateUnknown(DeltaError, CommitStateUnknown):

@@ -236,7 +236,8 @@ def verify(
 ) -> VerifyReport:
     """Compare two tables: schema, files, counts, bounds; ``rows`` compares their content too.
 
-    engine: who reads the rows: this process, or Spark tasks (of the active session or a new one). to: the target's format; needed only where a folder holds both tables. ``where`` chooses the state of the source.
+    engine: where the rows are read: in this process, or in Spark tasks (of the active session or a new one). to: the
+    target's format; needed only where a folder holds both tables. ``where`` chooses the state of the source.
     Differences are reported, not raised.
     """
     _check("verify", where, rows=rows, bounds=bounds, engine=engine, progress=progress)

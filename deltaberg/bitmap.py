@@ -35,7 +35,7 @@ Positions = npt.NDArray[np.int64]
 
 
 class CorruptBitmap(DeltabergError):
-    """A deletion vector's bytes are not what the specifications say."""
+    """A deletion vector's bytes contradict the specifications."""
 
 
 class PositionBitmap:

@@ -1,4 +1,4 @@
-"""Rows as JSON values and as text: what ``scan`` prints.
+"""Rows as JSON values and as text, as ``scan`` prints them.
 
 Integers, strings and booleans are themselves. Floats too, except ``"NaN"``, ``"Infinity"`` and ``"-Infinity"``.
 Decimals are strings at full scale. Binary is base64. Dates, times and timestamps are ISO 8601, instants with ``Z``,

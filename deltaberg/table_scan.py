@@ -54,7 +54,7 @@ class TableScan:
     def write_parquet(self, out: str, storage: Storage, *, progress: Callable[[int], None] | None = None) -> int:
         """Stream the rows into one Parquet file, which appears whole or not at all; returns the number of rows.
 
-        ``progress`` is told the rows written so far.
+        ``progress`` is called with the number of rows written so far.
         """
         rows = 0
         with storage.create(out) as sink, pq.ParquetWriter(sink, self.schema, compression="zstd") as writer:

@@ -100,7 +100,7 @@ def commit_to_catalog(
 ) -> str:
     """Write a metadata file under a unique name and ask the catalog to make it current.
 
-    Raises what ``CatalogTable.commit`` raises; the file is noted among ``files``.
+    Raises like ``CatalogTable.commit``; the file is noted among ``files``.
     """
     parsed = None if base_location is None else MetadataName.parse(base_location.rpartition("/")[2])
     version = 0 if base_location is None else (parsed.version if parsed is not None else 0) + 1

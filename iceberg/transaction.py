@@ -393,7 +393,7 @@ class Transaction:
                 raise
 
     def abort(self) -> None:
-        """End the transaction and delete what was written, unless a commit of it may stand."""
+        """End the transaction and delete the files that it wrote, unless a commit of it may stand."""
         self._closed = True
         if not self._intent.may_stand:
             self._files.delete_except(frozenset())

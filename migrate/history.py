@@ -85,7 +85,7 @@ class HistoryReport:
 
 
 def history(source: Source, *, limit: int | None = None) -> HistoryReport:
-    """The commits of the table, newest first; limit: only so many. Raises what reading the metadata raises."""
+    """The commits of the table, newest first; limit: their number at most. Raises like reading the metadata."""
     if limit is not None and limit < 1:
         raise UsageError(f"Cannot list {limit} commits: the limit is too small (expected 1 or more)")
     entries = _iceberg_entries(source) if isinstance(source, IcebergSource) else _delta_entries(source, limit)

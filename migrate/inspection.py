@@ -104,7 +104,7 @@ class Inspection:
 
 
 def inspect_table(source: Source) -> Inspection:
-    """Describe the table from its metadata alone; no data file is opened. Raises what reading the metadata raises."""
+    """Describe the table from its metadata alone; no data file is opened. Raises the errors of reading the metadata."""
     match source:
         case IcebergSource():
             return _inspect_iceberg(source)

@@ -95,10 +95,10 @@ def prepare(
     root: str | None = None,
     progress: Progress | None = None,
 ) -> PreparedPlan:
-    """``plan``, and the decisions behind it. splits: survey the files in tasks; None: this process does. root: the target's
-    folder; None: the usual one.
+    """``plan``, and the decisions behind it. splits: survey the files in tasks; None: this process does. root: the
+    target's folder; None: the usual one.
 
-    Raises what reading the source raises.
+    Raises the errors of reading the source.
     """
     options = options or ConvertOptions()
     check_request(source, TableFormat(to), options)

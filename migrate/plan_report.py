@@ -43,9 +43,9 @@ class PlanItem:
 class Plan:
     """The whole decision.
 
-    source, target: ``{"format", "location", "version" | "snapshot_id", ...}``; the target's carries what was
-    chosen (format version, column mapping mode, table features) and, in a plan of its own, its ``state``: ``new``, ``begun``
-    (a replay of the history that was interrupted) or ``current`` (nothing is to be written).
+    source, target: ``{"format", "location", "version" | "snapshot_id", ...}``; the target's has the choices (format
+    version, column mapping mode, table features) and, in a plan of its own, its ``state``: ``new``, ``begun`` (a replay
+    of the history that was interrupted) or ``current`` (nothing is to be written).
     measured: whether the files were surveyed; where they were not, the numbers mean nothing.
     files, rows: live data files and the rows that a reader sees, deletion vectors applied; the rows that position and
     equality deletes take are known only after reading them. With history, files of all versions and the rows in them.

@@ -1,4 +1,5 @@
-"""Roll back what deltaberg wrote: the metadata of a target, the files that it wrote for it, and what dead conversions left.
+"""Roll back what deltaberg wrote: the metadata of a target, the files that it wrote for it, and the files of dead
+conversions.
 
 Never a file of a source, and none that deltaberg did not write: files go by the name that the conversion gave them, the few
 whose names the formats fix (``v1.metadata.json``, ``N.json``) only where all commits of the table are deltaberg's own. The

@@ -1,4 +1,4 @@
-"""Bring a target up to date with its source: what the source has committed since, and nothing else, becomes commits.
+"""Bring a target up to date with its source: each commit that the source has made since becomes a commit of the target.
 
 The watermark says how far the target has come. It is committed with the files that it describes: in the summary of the
 newest snapshot of an Iceberg target, in the ``txn`` action of a Delta target. It never is a time.

@@ -27,7 +27,7 @@ FRAME_BYTES = 8
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeleteRule:
-    """One row of docs/deletes.md. target: which table it becomes part of; code: what the plan says."""
+    """One row of docs/deletes.md. target: the table that it becomes part of; code: the finding in the plan."""
 
     source: str
     target: str

@@ -93,7 +93,7 @@ _INT, _LONG, _DATE = delta.IntegerType(), delta.LongType(), delta.DateType()
 
 
 def _time_rules(source: type[ice.Type], date: str, plain: str) -> Iterable[DerivationRule]:
-    """date: the column's day as SQL. plain: what YEAR and MONTH are taken of."""
+    """date: the column's day as SQL. plain: the argument of YEAR and MONTH."""
     yield DerivationRule(
         transform=YearTransform, source=source, type=_INT, suffix="year", expression=f"YEAR({plain})", values=_years
     )

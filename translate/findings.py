@@ -42,7 +42,9 @@ class Code:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Finding:
-    """One code in one table. what: the column, property, feature or group of files; detail: what was found there."""
+    """One code in one table. what: the column, property, feature or group of files; detail: completes the code's
+    reason.
+    """
 
     code: Code
     what: str

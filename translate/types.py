@@ -18,7 +18,7 @@ from deltaberg.iceberg.schema import types as ice
 class TypePair:
     """One row of docs/types.md. ``*`` stands for parameters that are the same on both sides.
 
-    to_iceberg, to_delta: what happens to the type in that direction; empty where the direction does not exist.
+    to_iceberg, to_delta: the fate of the type in that direction; empty where the direction does not exist.
     """
 
     delta: str

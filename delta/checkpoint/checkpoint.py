@@ -1,4 +1,4 @@
-"""Checkpointing a version: what of its state goes into the checkpoint, and in which layout.
+"""Checkpointing a version: the content and the layout of its checkpoint.
 
 PROTOCOL "Checkpoints", "Checkpoint Specs"; the layout follows the table's properties delta.checkpointPolicy,
 delta.checkpoint.writeStatsAsJson and delta.checkpoint.writeStatsAsStruct.
@@ -42,7 +42,7 @@ def checkpoint_snapshot(
 ) -> WrittenCheckpoint:
     """Write a checkpoint of a snapshot; ``kind`` None follows the table's policy.
 
-    Tombstones that have expired by ``now_ms`` are left out. Raises StorageError, and what reading the log raises.
+    Tombstones that have expired by ``now_ms`` are left out. Raises StorageError, and the errors of reading the log.
     """
     state = checkpoint_state(
         version=snapshot.version,

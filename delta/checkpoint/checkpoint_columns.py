@@ -186,7 +186,9 @@ def non_file_action_values(name: str, bodies: Sequence[Mapping[str, object]]) ->
 
 
 def writable(kind: pa.StructType) -> pa.StructType | None:
-    """A statistics type without what Parquet or the engines cannot hold: void, binary, and structs left empty."""
+    """A statistics type without the members that Parquet or the engines cannot hold: void, binary, and structs left
+    empty.
+    """
     fields = []
     for field in kind:
         if pa.types.is_struct(field.type):

@@ -22,7 +22,7 @@ from deltaberg.storage.protocol import Chunk
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LogPlace:
-    """Where in the log an attempt goes, and what the version before it left.
+    """The place of an attempt in the log, and the state that the version before it left.
 
     ``previous_timestamp_ms``: its in-commit timestamp, or its file's time where these begin with this commit;
     ``high_water_mark``: the highest row id ever assigned.
@@ -58,7 +58,7 @@ class PlannedCommit:
     transaction_id: str
 
     def content(self, place: LogPlace) -> tuple[CommitContent, CommittedState]:
-        """The commit file, ``commitInfo`` first, and what the table is once it is there."""
+        """The commit file, ``commitInfo`` first, and the state of the table after it."""
         metadata, timestamp_ms = self.metadata, self.timestamp_ms
         in_commit_timestamp: int | None = None
         if has_in_commit_timestamps(self.protocol, metadata):

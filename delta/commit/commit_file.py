@@ -15,7 +15,7 @@ _SMALL = 16 << 20
 class CommitContent:
     """The bytes of a commit file, made as they are asked for; those of a small commit at once.
 
-    ``pieces``: the first one is the first line. Raises what making the first ones raises.
+    ``pieces``: the first one is the first line. Raises the errors of making the first ones.
     """
 
     def __init__(self, pieces: Iterable[Chunk]) -> None:
@@ -54,7 +54,7 @@ class CommitContent:
 
 
 def put_version(storage: Storage, location: str, content: CommitContent, intent: CommitIntent) -> PutOutcome:
-    """``put_commit`` of a commit file. Raises what that raises, and DeltaCommitStateUnknown."""
+    """``put_commit`` of a commit file. Raises like ``put_commit``, and DeltaCommitStateUnknown."""
     try:
         return put_commit(storage, location, content, intent)
     except CommitStateUnknown as error:

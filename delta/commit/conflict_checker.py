@@ -37,7 +37,8 @@ class Intent:
 def check_conflict(intent: Intent, winner: CommitActions) -> None:
     """Return when the transaction may be committed after ``winner``.
 
-    Raises DeltaConflict saying what both touch. The domain of row tracking is no conflict: ids are assigned again.
+    Raises DeltaConflict naming the files or state that both touch. The domain of row tracking is no conflict: ids are
+    assigned again.
     """
     version = winner.version
     if winner.protocol is not None:

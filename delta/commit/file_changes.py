@@ -1,4 +1,4 @@
-"""The file actions of a commit that is being prepared, and what they do to the table as a whole."""
+"""The file actions of a commit that is being prepared, and their effect on the table as a whole."""
 
 from __future__ import annotations
 

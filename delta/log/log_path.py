@@ -1,4 +1,4 @@
-"""The names of files in ``_delta_log``, parsed once into what they mean. PROTOCOL "File Types"."""
+"""The names of files in ``_delta_log``, parsed once. PROTOCOL "File Types"."""
 
 from __future__ import annotations
 

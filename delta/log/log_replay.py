@@ -139,7 +139,7 @@ def reconcile_non_file_actions(actions: Iterable[LoggedAction]) -> NonFileState:
 
 
 def table_state(state: NonFileState, *, version: int) -> tuple[Protocol, Metadata]:
-    """Protocol and metadata of a version. Raises CorruptLog when the log has none, and what their parsers raise."""
+    """Protocol and metadata of a version. Raises CorruptLog when the log has none, and the errors of parsing them."""
     for name, action in (("protocol", state.protocol), ("metaData", state.metadata)):
         if action is None:
             raise CorruptLog(f"Cannot open version {version}: the log has no {name} action", version=version)

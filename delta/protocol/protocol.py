@@ -59,7 +59,7 @@ class Protocol:
         )
 
     def require_readable(self) -> None:
-        """Raise UnsupportedDeltaFeature naming what keeps deltaberg from reading the table exactly.
+        """Raise UnsupportedDeltaFeature naming the feature that keeps deltaberg from reading the table exactly.
 
         Unknown features of writers do not concern readers (PROTOCOL "Table Features") and pass.
         """

@@ -56,11 +56,11 @@ def require_writable(protocol: Protocol) -> None:
 def check_commit(
     protocol: Protocol, metadata: Metadata, shape: CommitShape, *, rules_guaranteed: frozenset[str] = frozenset()
 ) -> None:
-    """Check what the active features say about a commit; ``rules_guaranteed``: those whose rules the caller guarantees
-    for every row.
+    """Check a commit against the active features; ``rules_guaranteed``: those whose rules the caller guarantees for
+    every row.
 
-    Raises InvalidDeltaRequest for what no writer may do to this table, and UnsupportedDeltaFeature for what a writer
-    may do only after looking at the rows.
+    Raises InvalidDeltaRequest for a commit that no writer may make to this table, and UnsupportedDeltaFeature for one
+    that a writer may make only after checking the rows.
     """
     properties = metadata.properties
     if shape.removes_rows and protocol.supports("appendOnly") and properties.append_only:

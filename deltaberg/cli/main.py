@@ -165,7 +165,7 @@ def _interrupted(invocation: Invocation, error: BaseException) -> int:
 
 
 def _causes(error: BaseException | None) -> Iterator[BaseException]:
-    """The error, and what it was raised for; typer turns an interrupt into an error of its own."""
+    """The error and its causes; typer turns an interrupt into an error of its own."""
     while error is not None:
         yield error
         error = error.__cause__ or error.__context__

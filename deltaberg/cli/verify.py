@@ -87,7 +87,7 @@ def verify(
 
 
 def show(report: VerifyReport) -> None:
-    """One line a check, and what differs below it."""
+    """One line a check, with its differences below it."""
     from rich.text import Text
 
     from deltaberg.cli.console import stdout

@@ -27,7 +27,7 @@ _DIGITS = {
     16: 5,
     32: 10,
     64: 20,
-}  # what Delta asks for; its text names 10 and 20, Spark widens byte and short, too
+}  # the digits that Delta requires; its text names 10 and 20, Spark widens byte and short, too
 
 
 class NotPromotable(Exception):

@@ -127,7 +127,9 @@ class Roots:
         self.files[top] = self.files.get(top, 0) + files
 
     def _count_few(self, places: pa.Array) -> pa.Array:
-        """Count the files of a few folders, which is the usual case, one folder after the other; what is left."""
+        """Count the files of a few folders, which is the usual case, one folder after the other; returns the other
+        files.
+        """
         above = _above(self.own)
         for _ in range(_FEW):
             if not len(places):

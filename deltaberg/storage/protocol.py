@@ -108,7 +108,7 @@ class Storage(Protocol):
         ...
 
     def commit_begins(self, location: str) -> None:
-        """Noted before the request that makes a commit visible: what was written may be part of a table from here on."""
+        """Noted before the request that makes a commit visible: written files may be part of a table from here on."""
         ...
 
     def commit_ends(self, location: str, *, stands: bool) -> None:
@@ -128,7 +128,7 @@ class Storage(Protocol):
         ...
 
     def delete_unfinished(self, folder: str) -> None:
-        """Delete what processes that died while they wrote left in a folder; no process may be writing there.
+        """Delete the half-written files of dead processes in a folder; no process may be writing there.
 
         An object store shows nothing of an upload that was not finished; its own life-cycle rules delete that.
         """

@@ -1,11 +1,11 @@
 """Avro container files as Arrow batches, many entries at a time.
 
-An Avro block says how many entries it holds but not where each begins, and finding out one entry after the other is
-what makes row readers slow. Here an anchor helps: a required string of every entry (its file path) that starts with
-the same bytes throughout. Wherever those bytes stand an entry may stand; all candidates are decoded at once, each
-from its anchor to the end of its entry, and the part before the anchor from the place where the entry before it
-ended. The decode is accepted only if the pieces join without gap into exactly the number of entries that the block
-promises, which makes it the only possible decode. Otherwise (and for small blocks) entries are found by walking.
+An Avro block says how many entries it holds but not where each begins, and finding one entry after the other makes row
+readers slow. Here an anchor helps: a required string of every entry (its file path) that starts with the same bytes
+throughout. Wherever those bytes stand an entry may stand; all candidates are decoded at once, each from its anchor to
+the end of its entry, and the part before the anchor from the place where the entry before it ended. The decode is
+accepted only if the pieces join without gap into exactly the number of entries that the block promises, which makes it
+the only possible decode. Otherwise (and for small blocks) entries are found by walking.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ _SHORT: Final = 8
 class Anchor:
     """A required string field that helps to find entries; only speed depends on it.
 
-    ``text``: what its values probably start with. ``next_id`` and ``next_values``: where the field after it has that
+    ``text``: the probable beginning of its values. ``next_id`` and ``next_values``: where the field after it has that
     id, its value probably is one of these in lower or upper case, which tells entries from look-alikes in statistics.
     """
 
@@ -99,7 +99,7 @@ def _decode_with(group: _Blocks, decoders: list[_Decoder]) -> Iterator[pa.Struct
 
 @lru_cache(maxsize=64)
 def _record_readers(schema: bytes, wanted: StructType) -> tuple[RecordReader, ...]:
-    """The ways to read a file's records, what its schema says being the first.
+    """The ways to read a file's records, by its schema first.
 
     A table's manifests mostly share one schema, and making a reader takes longer than reading a few entries.
     """

@@ -1,4 +1,6 @@
-"""Bringing batches of file entries into the exact form of ``data_file_schema`` and checking what a version allows."""
+"""Bringing batches of file entries into the exact form of ``data_file_schema`` and checking them against a version's
+rules.
+"""
 
 from __future__ import annotations
 

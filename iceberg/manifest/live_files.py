@@ -21,7 +21,7 @@ def data_files(table: Table, snapshot: Snapshot | None, *, with_metrics: bool = 
     """The live data files of a snapshot in ``data_file_schema``, manifest by manifest; none without a snapshot.
 
     A batch belongs to one manifest, hence to one partition spec. with_metrics: False leaves the maps by column null,
-    which is faster. Raises what ``read_manifest`` raises.
+    which is faster. Raises like ``read_manifest``.
     """
     return _live(table, snapshot, ManifestContent.DATA, with_metrics)
 

@@ -1,7 +1,7 @@
 """The fields of ``manifest_entry`` and ``data_file`` with their ids, as each format version writes them.
 
 Sections "Manifest Entry Fields" and "Data File Fields". ``READ_FIELDS`` is the union of all versions with everything
-optional that some version may lack: fields are found by id, and what is absent is null.
+optional that some version may lack: fields are found by id, and absent fields are null.
 """
 
 from __future__ import annotations

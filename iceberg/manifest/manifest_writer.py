@@ -188,7 +188,7 @@ class ManifestWriter:
 
 
 class _OpenManifest:
-    """A manifest under way: the types of its partition tuples and entries, its file, what was counted."""
+    """A manifest under way: the types of its partition tuples and entries, its file, its counts."""
 
     def __init__(self, manifest: ManifestWriter, partition: StructType) -> None:
         self.partition = partition

@@ -48,7 +48,7 @@ class SnapshotChanges:
 
 
 def snapshot_changes(table: Table, before: Snapshot | None, after: Snapshot | None) -> SnapshotChanges:
-    """Compare two snapshots of a table, of whatever lines; None: no files. Raises what reading manifests raises."""
+    """Compare two snapshots of a table, of any two branches; None: no files. Raises the errors of reading manifests."""
     data_before, data_after = _apart(table, before, after, ManifestContent.DATA)
     former, present = _paths(table, data_before), _paths(table, data_after)
     added = present.filter(pc.invert(pc.is_in(present, value_set=former)))

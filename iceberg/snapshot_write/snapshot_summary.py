@@ -98,7 +98,7 @@ class SnapshotTally:
         self._touch(batch)
 
     def absorb(self, other: SnapshotTally) -> None:
-        """Add what another tally counted."""
+        """Add the counts of another tally."""
         for mine, theirs in ((self.added, other.added), (self.removed, other.removed)):
             for each in fields(FileCounts):
                 setattr(mine, each.name, getattr(mine, each.name) + getattr(theirs, each.name))

@@ -78,7 +78,7 @@ def resolve_equality_deletes(
     """The rows that the equality deletes of a snapshot delete, by data file, as ``resolve_deletes`` finds them by
     itself.
 
-    folder: where tasks stage files; the caller deletes it. Raises what reading the table raises, EngineFailed.
+    folder: where tasks stage files; the caller deletes it. Raises the errors of reading the table, and EngineFailed.
     """
     limits = limits or Limits()
     job = EqualityTasks(

@@ -68,7 +68,7 @@ class EqualityTasks:
     list_files: int
 
     def list_data_files(self, manifest: ManifestFile, attempt: Attempt) -> tuple[FileList, ...]:
-        """The data files of a manifest that have equality deletes, staged in lists. Raises what reading it raises."""
+        """The data files of a manifest that have equality deletes, staged in lists. Raises the errors of reading it."""
         state = _state(self)
         slim = [each.select(TASK_COLUMNS) for each in live_entries(self.table, manifest, with_metrics=False)]
         lists: list[pa.RecordBatch] = []

@@ -214,7 +214,7 @@ class FileRows:
         self._deletes: RowDeletes | None = None
 
     def of(self, files: pa.RecordBatch) -> Iterator[tuple[int, pa.RecordBatch]]:
-        """Each file's rows with its place in the batch of ``listed_files``. Raises what reading it raises."""
+        """Each file's rows with its place in the batch of ``listed_files``. Raises the errors of reading it."""
         if not isinstance(self._source, IcebergSource):
             for place in range(files.num_rows):
                 for batch in _delta_scan(self._source, self._names, self._options, files.slice(place, 1)).batches():

@@ -277,7 +277,7 @@ def _texts_at(data: Bytes, starts: Places, ends: Places) -> pa.Array:
     """The bytes from each start to its end as a binary array; both ascend."""
     offsets = np.empty(2 * len(starts) + 1, dtype=np.int32)
     offsets[:-1:2], offsets[1::2], offsets[-1] = starts, ends, ends[-1] if len(ends) else 0
-    # Every other one is what stands between two of them.
+    # Every other one is the text between two of them.
     between = pa.Array.from_buffers(pa.binary(), 2 * len(starts), [None, pa.py_buffer(offsets), pa.py_buffer(data)], 0)
     return between.take(pa.array(np.arange(0, 2 * len(starts), 2)))
 

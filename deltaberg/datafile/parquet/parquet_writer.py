@@ -252,7 +252,7 @@ class _OpenFile:
 
 
 class _HeldFooter(io.RawIOBase):
-    """Passes on what is written, and keeps the footer back from ``begin`` until ``end`` annotates it."""
+    """Passes written bytes on, and keeps the footer back from ``begin`` until ``end`` annotates it."""
 
     def __init__(self, sink: pa.NativeFile) -> None:
         super().__init__()
