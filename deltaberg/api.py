@@ -118,9 +118,9 @@ def scan(
 
 
 def history(table: TablePath, *, limit: int | None = None, **where: Unpack[Where]) -> HistoryReport:
-    """The versions or snapshots, newest first, and what each was made from where deltaberg wrote the table.
+    """The versions or snapshots, newest first, and the source commit of each where deltaberg wrote the table.
 
-    limit: only so many.
+    limit: their number at most.
     """
     _check("history", where, limit=limit)
     location = _location(table)

@@ -33,7 +33,7 @@ _DICTIONARY = ["add.partitionValues.key_value.key", "remove.partitionValues.key_
 
 
 class CheckpointKind(Enum):
-    """The layouts of a checkpoint that one process writes; multi-part ones are written by ``create_in_parts`` alone."""
+    """The layouts of a checkpoint that one process writes; multi-part ones are written by ``distributed_create`` alone."""
 
     CLASSIC = "n.checkpoint.parquet, V1 spec"
     V2_PARQUET = "n.checkpoint.u.parquet with sidecars"

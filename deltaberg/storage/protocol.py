@@ -135,7 +135,7 @@ class Storage(Protocol):
         ...
 
     def delete_abandoned(self, folder: str) -> None:
-        """``delete_staged`` for a folder where others may be writing: only files of a process that has certainly died,
+        """``delete_unfinished`` for a folder where others may be writing: only files of a process that has certainly died,
         or untouched for a day.
         """
         ...

@@ -65,7 +65,7 @@ def matched_data_files(
 def matched_batches(
     batches: Iterable[pa.RecordBatch], index: DeleteIndex, columns: list[str] | None = None
 ) -> Iterator[tuple[pa.RecordBatch, DeleteMatches]]:
-    """``matched_files`` for live data files that the caller lists."""
+    """``matched_data_files`` for live data files that the caller lists."""
     waiting: list[pa.RecordBatch] = []
     rows = 0
     enough = min(max(_PLANNED_ROWS, index.entry_count), _HELD_ROWS if columns is None else _HELD_SLIM_ROWS)

@@ -188,7 +188,7 @@ def row_batches(source: Source, names: list[str], options: ChosenOptions) -> Ite
 
 
 def listed_files(source: Source) -> Iterator[pa.RecordBatch]:
-    """The input of ``file_rows`` for every live file, in the order in which ``row_batches`` reads them."""
+    """The input of ``FileRows`` for every live file, in the order in which ``row_batches`` reads them."""
     if isinstance(source, IcebergSource):
         for batch in data_files(source.table, source.snapshot, with_metrics=False):
             yield batch.select([*TASK_COLUMNS, "file_size_in_bytes"]).rename_columns([*TASK_COLUMNS, "size"])
