@@ -27,7 +27,7 @@ def history(
     json: options.Json = False,
     verbose: options.Verbose = False,
 ) -> None:
-    """The commits of a table.
+    """List the commits of a table.
 
     Versions or snapshots, newest first; where deltaberg wrote the table, with the source commit of each.
 

@@ -43,7 +43,7 @@ def scan(
     json: options.Json = False,
     verbose: options.Verbose = False,
 ) -> None:
-    """The rows of a table, with deletes applied.
+    """Read the rows of a table, with deletes applied.
 
     Rows come in no particular order. Variant is written as JSON text, geometry and geography as WKB, uuid as 16 bytes.
 
