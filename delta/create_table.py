@@ -45,7 +45,7 @@ def create_table(
     root = location.rstrip("/") or "/"
     for found in storage.list(log_folder(root)):
         file = parse_log_file(found.location)
-        # A checksum alone is what a first commit left that was rolled back.
+        # A checksum without a commit is left from a first commit that was rolled back.
         if file is not None and file.kind is not LogFileKind.CHECKSUM:
             raise DeltaConflict(
                 f"Cannot create a table at {location}: its log exists ({found.location}); begin a transaction on it",
@@ -136,7 +136,7 @@ class _Assignment:
             metadata[COLUMN_ID] = self.next_id
             self.next_id += 1
         if PHYSICAL_NAME not in metadata:
-            # A former name may be somebody else's physical name.
+            # A former name may be another field's physical name.
             own = field.name if field.name not in given else f"{field.name}-{metadata[COLUMN_ID]}"
             metadata[PHYSICAL_NAME] = own
             given.add(own)

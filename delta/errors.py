@@ -1,4 +1,4 @@
-"""What can go wrong with a Delta table.
+"""The errors of the Delta core.
 
 DeltaError                           exit 1   root of this package
 ├── UnsupportedDeltaFeature          exit 3   a table feature, type or format that is refused by name
@@ -14,7 +14,7 @@ from deltaberg.errors import CommitStateUnknown, Conflict, DeltabergError, NotAT
 
 
 class DeltaError(DeltabergError):
-    """Root of what the Delta core raises."""
+    """Root of the Delta core's errors."""
 
 
 class UnsupportedDeltaFeature(DeltaError, Unsupported):
@@ -42,7 +42,7 @@ class InvalidDeltaRequest(DeltaError, UsageError):
 
 
 class DeltaConflict(DeltaError, Conflict):
-    """A concurrent commit changed what this one builds on."""
+    """A concurrent commit conflicts with this one."""
 
 
 class DeltaCommitStateUnknown(DeltaError, CommitStateUnknown):

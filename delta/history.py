@@ -1,4 +1,6 @@
-"""The commits of a table: who did what when, and the actions of each. PROTOCOL "Commit Provenance Information"."""
+"""The commits of a table: writer, operation and time, and the actions of each. PROTOCOL "Commit Provenance
+Information".
+"""
 
 from __future__ import annotations
 
@@ -28,7 +30,7 @@ _INFO: Final = re.compile(rb'\s*\{\s*"commitInfo"\s*:')
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CommitActions:
-    """What one commit did. ``metadata`` and ``protocol`` are None where it left them as they were.
+    """The actions of one commit. ``metadata`` and ``protocol`` are None where it left them as they were.
 
     ``adds`` are rows of the table's ADD_SCHEMA in force after the commit, ``removes`` rows of
     ``file_actions.remove_rows``, ``change_files`` of ``file_actions.change_file_rows``. ``modified_ms`` is the time of
@@ -116,7 +118,7 @@ def commit_info_of(storage: Storage, commit: LogFile) -> CommitInfo | None:
 
 
 def _first_line_info(storage: Storage, commit: LogFile) -> CommitInfo | None:
-    """``commitInfo`` where it is the first line, as all writers known put it, without a look at the others."""
+    """``commitInfo`` where it is the first line, as with all known writers; no other line is read."""
     whole = commit.size <= _FIRST_BYTES
     try:
         data = storage.get(commit.location) if whole else storage.get_range(commit.location, 0, _FIRST_BYTES)

@@ -43,7 +43,7 @@ class Scan:
     partition_timezone: str
 
     def batches(self) -> Iterator[pa.RecordBatch]:
-        """The rows, file by file; each call reads the table anew.
+        """The rows, file by file; each call reads the table again.
 
         Raises DataFileError and StorageError naming a data file that cannot be read, CorruptDeletionVector and
         CorruptLog for a vector or a partition value that contradicts the log.
@@ -123,7 +123,7 @@ def _chosen(snapshot: Snapshot, columns: Iterable[str] | None) -> tuple[StructFi
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _DataFile:
-    """One row of ADD_SCHEMA as the scan needs it."""
+    """The columns of one row of ADD_SCHEMA that the scan needs."""
 
     location: str
     vector: DeletionVectorDescriptor | None
@@ -133,7 +133,7 @@ class _DataFile:
 
 
 class _FileReader:
-    """What the files of one scan have in common."""
+    """The values that the files of one scan share."""
 
     def __init__(self, scan: Scan) -> None:
         self._scan = scan
@@ -252,7 +252,7 @@ class _FileReader:
 
 
 def _positions(batch: pa.RecordBatch) -> pa.Array:
-    """The file positions that stand behind the columns that were read, whatever the table calls those."""
+    """The file positions of the columns that were read, under whatever name the table has for those columns."""
     return batch.column(batch.num_columns - 1)
 
 

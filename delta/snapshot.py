@@ -41,8 +41,8 @@ from deltaberg.storage.protocol import Storage
 class Snapshot:
     """One version of a table. Small facts are there at once; files are streamed when asked for.
 
-    Opening reads the commits after the checkpoint and the non-file actions of the checkpoint. Raises what reading them
-    raises: CorruptLog for a broken log, UnsupportedDeltaFeature for what the protocol needs and deltaberg lacks.
+    Opening reads the commits after the checkpoint and the non-file actions of the checkpoint. Raises CorruptLog for a
+    broken log, UnsupportedDeltaFeature for a feature that the protocol needs and deltaberg lacks.
 
     A pickled snapshot leaves the file actions of those commits behind; they are read again when they are needed.
     """
@@ -111,7 +111,7 @@ class Snapshot:
         return small, pieces, used or ()
 
     def _refuse_if_unreadable(self, base: Sequence[LoggedAction]) -> None:
-        """What looks malformed may belong to a feature that is not known: the protocol has the first word."""
+        """A value that looks malformed may belong to an unknown feature, so the protocol is checked first."""
         small = list(base)
         for piece in read_action_lines(self.storage, self.segment.deltas):
             small.extend(piece.small)
@@ -137,7 +137,9 @@ class Snapshot:
 
     @cached_property
     def commit_fingerprint(self) -> str | None:
-        """What tells the version's commit from another one of the same number; None where the log has lost the commit."""
+        """The fingerprint of the version's commit, which distinguishes it from another commit of that number; None
+        where the log has lost the commit.
+        """
         with suppress(NotFound):
             return None if self.segment.commit is None else commit_fingerprint(self.storage, self.segment.commit)
         return None
@@ -166,9 +168,9 @@ class Snapshot:
     def add_files(self, *, check_totals: bool = True) -> Iterator[pa.RecordBatch]:
         """The live files, as batches of ``add_schema`` (ADD_SCHEMA), checkpoint first.
 
-        Raises CorruptLog for a broken log, and after the last batch when a path was live twice or the version's checksum
-        names other totals; the totals are not compared without ``check_totals``, for callers that could not roll back
-        what they gave out by then.
+        Raises CorruptLog for a broken log, and after the last batch when a path was live twice or the version's
+        checksum names other totals; the totals are not compared without ``check_totals``, for callers that have already
+        passed the files on.
         """
         with error_context(table=self.table_root, version=self.version):
             totals, paths = ChecksumTotals(), PathFingerprints()
@@ -202,7 +204,7 @@ class Snapshot:
     def part_files(self, part: CheckpointPart, tail: ReplayedFiles | None) -> Iterator[pa.RecordBatch]:
         """The live files of a part of the checkpoint, like ``add_files``; ``tail`` may be ``without_rows``.
 
-        What only shows in all parts together is for ``check_parts``.
+        Contradictions that show only in all parts together are for ``check_parts``.
         """
         assert self._checkpoint is not None
         with error_context(table=self.table_root, version=self.version):
@@ -214,7 +216,9 @@ class Snapshot:
         return in_order(lambda batch: add_rows_with_stats(batch, self.add_schema), rows)
 
     def checksum_difference(self, totals: ChecksumTotals) -> str | None:
-        """In what the version's checksum file differs from the sums over all live files; None: in nothing, or no file."""
+        """The difference between the version's checksum file and the sums over all live files; None for no difference
+        or no file.
+        """
         found = None if self._checksum is None else self._checksum.difference(totals)
         return None if found is None else f"{found[0]}: checksum {found[1]}, log {found[2]}"
 
@@ -222,11 +226,10 @@ class Snapshot:
         return add_rows_with_stats(rows, self.add_schema), fingerprints(rows.column("path"))
 
     def check_parts(self, totals: ChecksumTotals | None, *, repeated: bool) -> None:
-        """What ``add_files`` checks at its end, for files that were read in parts.
+        """The checks that ``add_files`` makes at its end, for files that were read in parts.
 
         totals: of all of them; None: they are not compared. repeated: whether some fingerprint of a path
-        (``path_fingerprints``) occurred twice;
-        then the log is read once more. Raises CorruptLog.
+        (``path_fingerprints``) occurred twice; then the log is read once more. Raises CorruptLog.
         """
         with error_context(table=self.table_root, version=self.version):
             if repeated:

@@ -17,7 +17,7 @@ from deltaberg.storage.protocol import Storage
 
 
 class DeltaTable:
-    """A table by the location of its folder. Nothing of the log is read until something of it is asked for."""
+    """A table by the location of its folder. The log is not read before it is needed."""
 
     def __init__(self, location: str, storage: Storage) -> None:
         self.location = location.rstrip("/") or "/"

@@ -1,8 +1,8 @@
 """One commit: collect actions, check them, write the next version, retry behind faster writers.
 
 PROTOCOL "Delta Log Entries" and "Requirements for Writers". The outcome has three names: a version is returned;
-DeltaConflict and every other error mean that nothing was committed and what the transaction wrote is deleted;
-DeltaCommitStateUnknown means that nobody can tell, and nothing is deleted.
+DeltaConflict and every other error mean that nothing was committed and the files that the transaction wrote are
+deleted; DeltaCommitStateUnknown means that the outcome is unknown, and nothing is deleted.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ _WRITABLE_DOMAINS = {"delta.clustering": "clustering"}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CheckpointAttempt:
-    """What came of a checkpoint; neither is there when none was due."""
+    """The outcome of a checkpoint; both fields are empty when none was due."""
 
     written: WrittenCheckpoint | None = None
     failure: Exception | None = None
@@ -239,7 +239,7 @@ class Transaction:
         members of ``commitInfo``. expected_version: commit as this version or not at all. copies_rows: whether added
         files repeat rows of removed ones, which matters to a change data feed; None assumes so when rows are added and
         removed. rules_guaranteed: features whose rules about rows (checkConstraints, invariants, generatedColumns,
-        identityColumns) the caller vouches for.
+        identityColumns) the caller guarantees.
 
         Raises DeltaConflict when a faster commit excludes this one, InvalidDeltaRequest and UnsupportedDeltaFeature for
         a commit that this table does not allow, DeltaCommitStateUnknown when the outcome cannot be learnt.
@@ -278,7 +278,9 @@ class Transaction:
         return committed.version
 
     def abort(self) -> None:
-        """Give up before the commit: what the transaction wrote is deleted. Without effect once a commit was tried."""
+        """Give up before the commit: the files that the transaction wrote are deleted. Without effect once a commit was
+        tried.
+        """
         if not self._finished:
             self._finished = True
             discard(self.storage, self._written)
@@ -324,7 +326,7 @@ class Transaction:
         """Checkpoint the version that was committed if that is due: every ``delta.checkpointInterval`` versions, and
         after a commit of ``many_files``, whose JSON every reader would have to parse.
 
-        The commit stands whatever comes of it, so a failure is told and not raised.
+        The commit stands either way, so a failure is reported and not raised.
         """
         committed = self._committed
         if committed is None:
@@ -428,7 +430,7 @@ class Transaction:
         protocol = upgraded_protocol(self._protocol, features)
         if protocol is not self._protocol:
             if self._base is None and self._protocol.writer_features is None:
-                # No version exists yet that could have used what the legacy versions imply.
+                # No version exists yet that could have used the features that the legacy versions imply.
                 protocol = protocol_of_new_table(self._metadata, features)
             self._protocol = protocol
             self._sets_protocol = True

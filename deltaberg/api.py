@@ -121,9 +121,9 @@ def scan(
 
 
 def history(table: TablePath, *, limit: int | None = None, **where: Unpack[Where]) -> HistoryReport:
-    """The versions or snapshots, newest first, and what each was made from where deltaberg wrote the table.
+    """The versions or snapshots, newest first, and the source commit of each where deltaberg wrote the table.
 
-    limit: only so many.
+    limit: their number at most.
     """
     _check("history", where, limit=limit)
     location = _location(table)
@@ -140,7 +140,8 @@ def plan(
     progress: Progress | None = None,
     **keywords: Unpack[ConversionKeywords],
 ) -> Plan:
-    """What a conversion would share, translate, rewrite and refuse, and why. Writes nothing. Arguments: as ``convert``'s.
+    """Plan a conversion: what it would share, translate, rewrite and refuse, and why. Writes nothing. The arguments are
+    those of ``convert``.
 
     A source that is there but cannot be read (no table, corrupt, of an unknown feature) is a plan with one refusal. Raises
     Conflict where the target holds another table or was changed, as ``convert`` does.
@@ -169,11 +170,11 @@ def convert(
 ) -> ConvertResult:
     """Write the table of the other format over the same data files.
 
-    options: each of them may be a keyword instead: ``convert(source, to="iceberg", format_version=3)``. clean: first delete
-    what other conversions to this target left, but for those that surely run still.
+    options: may also be given as keywords: ``convert(source, to="iceberg", format_version=3)``. clean: first delete the
+    files that other conversions to this target left, except those certain to be running.
 
-    Raises Unsupported where the plan refuses, with the plan as ``plan``; nothing is written then. Interrupted, a
-    KeyboardInterrupt, says what stands.
+    Raises Unsupported where the plan refuses, with the plan as ``plan``; nothing is written then. Raises Interrupted, a
+    KeyboardInterrupt that says how much of the target stands, on Ctrl-C.
     """
     _check(
         "convert",
@@ -231,10 +232,12 @@ def rollback(
     relocate: Mapping[str, str] | None = None,
     storage_options: Mapping[str, str] | None = None,
 ) -> RollbackReport:
-    """Roll back what conversions wrote to a folder: its metadata, files written for it, what unfinished ones left.
+    """Roll back what conversions wrote to a folder: its metadata, the files written for it, and the files that
+    unfinished conversions left.
 
-    dry_run: only say what that would be. format: of the target, where conversions to both wrote to the folder. Raises
-    Conflict where somebody else committed to the target or a conversion is running, NotATable where deltaberg wrote nothing.
+    dry_run: name the files and delete nothing. format: of the target, where conversions to both wrote to the folder.
+    Raises Conflict where another writer committed to the target or a conversion is running, NotATable where deltaberg
+    wrote nothing.
     """
     location = _location(target)
     with error_context(table=location):
@@ -259,7 +262,8 @@ def verify(
 ) -> VerifyReport:
     """Compare two tables: schema, files, counts, bounds; ``rows`` compares their content too.
 
-    engine: who reads the rows: this process, or Spark tasks (of the active session or a new one). to: the target's format; needed only where a folder holds both tables. ``where`` chooses the state of the source.
+    engine: where the rows are read: in this process, or in Spark tasks (of the active session or a new one). to: the
+    target's format; needed only where a folder holds both tables. ``where`` chooses the state of the source.
     Differences are reported, not raised.
     """
     _check("verify", where, rows=rows, bounds=bounds, engine=engine, progress=progress)
@@ -321,14 +325,14 @@ def _location(table: TablePath) -> str:
 
 def _source(location: str, where: Where, to: FormatName, target: str | None) -> Source:
     """The table to convert. Raises Refused, with the plan that says why, where it cannot be opened."""
-    # What a person typed is theirs to correct, not the table's.
+    # A mistyped location is a usage error, not a defect of the table.
     canonical_location(location)
     with refusing_unopened(location, to=to, target=target):
         return _open(location, where, convert_to=to)
 
 
 def _open(location: str, where: Where, *, convert_to: FormatName | None = None, beside: Sequence[str] = ()) -> Source:
-    """``convert_to`` settles which table of a folder with both is the source: the other one. beside: as ``open_source``."""
+    """In a folder with both tables, the source is the one that is not ``convert_to``. beside: as in ``open_source``."""
     as_of = where.get("as_of")
     wanted = where.get("format") or (TableFormat(convert_to).other.value if convert_to else None)
     return open_source(

@@ -4,8 +4,8 @@
      "tables": [{"source": "s3://lake/sales/orders"},
                 {"source": "/lake/visits", "to": "iceberg", "target": "/lake/ice/visits", "format_version": 3}]}
 
-A table's keys are the names of the Python API's arguments and of ``ConvertOptions``; what stands in ``defaults`` holds for
-every table that does not say otherwise. A JSON document is a YAML document too: the same file will serve both.
+A table's keys are the names of the Python API's arguments and of ``ConvertOptions``; ``defaults`` apply to every table
+that does not override them. A JSON document is a YAML document too: the same file will serve both.
 """
 
 from __future__ import annotations

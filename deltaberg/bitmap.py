@@ -4,8 +4,8 @@ Iceberg's Puffin blob ``deletion-vector-v1`` and Delta's section "Deletion Vecto
 
     magic D1 D3 39 64, int64 count, then per 32-bit bitmap, keys ascending: int32 key, Roaring "general layout"
 
-all little-endian. In a file it stands in a frame: its length, big-endian, before it and its CRC-32, big-endian, after.
-Positions are row numbers from 0; the highest bit of a position is 0.
+all little-endian. In a file the vector has a frame: its length, big-endian, before it and its CRC-32, big-endian, after
+it. Positions are row numbers from 0; the highest bit of a position is 0.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ Positions = npt.NDArray[np.int64]
 
 
 class CorruptBitmap(DeltabergError):
-    """A deletion vector's bytes are not what the specifications say."""
+    """A deletion vector's bytes contradict the specifications."""
 
 
 class PositionBitmap:
@@ -113,7 +113,7 @@ class PositionBitmap:
     def deserialize_native(cls, data: bytes | memoryview) -> PositionBitmap:
         """Read the older layout of Delta's Spark library: magic 1681511376, int32 count, {int32 length, bitmap}.
 
-        The bitmaps' keys are their places. Raises CorruptBitmap for anything that layout does not allow.
+        A bitmap's key is its index. Raises CorruptBitmap for anything that layout does not allow.
         """
         data = bytes(data)
         if data[:4] != NATIVE_MAGIC or len(data) < 8:
@@ -172,7 +172,9 @@ def unframe(data: bytes | memoryview, *, expected_size: int | None = None) -> by
 
 
 def _unlike(data: bytes, what: str, told: str) -> CorruptBitmap:
-    """Numbers out of a file are told where it is a vector by its magic: no error may show bytes of any other file."""
+    """An error quotes numbers of the file only where the magic shows that it is a vector, so that no bytes of another
+    file are shown.
+    """
     if data[4:8] in (MAGIC, NATIVE_MAGIC, NATIVE_MAGIC[::-1]):
         return CorruptBitmap(f"Cannot read the deletion vector: {told}")
     return CorruptBitmap(
@@ -268,7 +270,7 @@ def _with_run_lengths(
     has_runs: npt.NDArray[np.bool_],
     offsets: Positions | None,
 ) -> Positions:
-    """The byte lengths with those of run containers, which say themselves how many runs they have."""
+    """The byte lengths with those of run containers, which state their number of runs."""
     lengths = lengths.copy()
     if offsets is None:
         for index in range(len(lengths)):

@@ -2,23 +2,23 @@
 
     DeltabergError                       exit 1   something failed
     ├── UsageError                       exit 2   the request itself makes no sense
-    │   └── storage.errors.OutsideTarget exit 2   something would be written where nobody asked for it
+    │   └── storage.errors.OutsideTarget exit 2   something would be written outside the target
     ├── Unsupported                      exit 3   refused: a feature that cannot be carried or read exactly
     │   ├── storage.errors.LocationRefused exit 3 a place that may not be read (docs/reliability.md)
     │   └── migrate.refusal.Refused      exit 3   a conversion that its plan refuses
     ├── VerificationFailed               exit 4   two tables differ
-    ├── Conflict                         exit 5   somebody else committed, or the source or target drifted
-    ├── CommitStateUnknown               exit 1   the outcome of a commit could not be learnt: touch nothing
-    ├── NotATable                        exit 1   no Iceberg or Delta metadata where a table was expected
-    ├── EngineUnavailable                exit 1   the Spark engine cannot start or lacks something: what to install
-    ├── EngineFailed                     exit 1   Spark gave a job up for a reason of its own
+    ├── Conflict                         exit 5   another writer committed, or the source or target drifted ├──
+    CommitStateUnknown               exit 1   the outcome of a commit could not be learnt: touch nothing ├── NotATable
+    exit 1   no Iceberg or Delta metadata where a table was expected ├── EngineUnavailable                exit 1   the
+    Spark engine cannot start or lacks something: what to install ├── EngineFailed                     exit 1   Spark
+    gave a job up for a reason of its own
     ├── StorageError                     exit 1   deltaberg.storage.errors
     ├── DataFileError                    exit 1   deltaberg.datafile.errors: a data file cannot be read as declared
     ├── IcebergError                     exit 1   deltaberg.iceberg.errors
     └── DeltaError                       exit 1   deltaberg.delta.errors
 
 A message is one line that says what was expected, what was found and what to do. The fields say where;
-they are filled in by whoever knows them (``error_context``), not threaded through every call.
+they are filled in at the place that knows them (``error_context``), not threaded through every call.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from deltaberg.redaction import redacted
 class DeltabergError(Exception):
     """Root of the tree. ``table``, ``version``, ``path`` and ``feature`` say what the message is about.
 
-    No text of an error holds a secret, whoever sets it.
+    Secrets are removed from every text of an error, whichever code sets it.
     """
 
     exit_code: ClassVar[int] = 1
@@ -86,7 +86,7 @@ class VerificationFailed(DeltabergError):
 
 
 class Conflict(DeltabergError):
-    """Another writer was faster, or the source or target drifted (exit 5)."""
+    """Another writer committed first, or the source or target drifted (exit 5)."""
 
     exit_code = 5
 
@@ -104,12 +104,12 @@ class EngineUnavailable(DeltabergError):
 
 
 class EngineFailed(DeltabergError):
-    """Spark gave a job up: a worker that died again and again, a lost cluster, a job that somebody cancelled."""
+    """Spark gave a job up: a worker that died again and again, a lost cluster, a cancelled job."""
 
 
 class Interrupted(KeyboardInterrupt):
-    """Ctrl-C or a signal to end, with what stands of the work: a KeyboardInterrupt and no DeltabergError, so that whatever
-    stops at the one stops at this.
+    """Ctrl-C or a signal to end, with what stands of the work: a KeyboardInterrupt and no DeltabergError, so that code
+    that handles Ctrl-C handles this too.
 
     outcome: ``nothing-written``, ``stands``, ``stands-in-part``, ``left-files`` or ``unknown``. table: the target's folder.
     """
@@ -125,7 +125,7 @@ class Interrupted(KeyboardInterrupt):
 def error_context(
     *, table: str | None = None, version: int | str | None = None, path: str | None = None
 ) -> Iterator[None]:
-    """Fill in the fields that an error raised inside does not know yet."""
+    """Fill in the fields that an error raised inside leaves empty."""
     try:
         yield
     except DeltabergError as error:

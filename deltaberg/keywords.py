@@ -1,4 +1,6 @@
-"""Named values of a request, from Python or from a file: each name known, each value of the type that is declared."""
+"""Named values of a request, from Python or from a file: every name must be known, and every value of its declared
+type.
+"""
 
 from __future__ import annotations
 
@@ -14,9 +16,10 @@ from deltaberg.errors import UsageError
 def check_keywords(
     what: str, given: Mapping[str, object], known: Mapping[str, Any], *, shown: Callable[[object], str] = repr
 ) -> None:
-    """Raise UsageError for a name that is not in ``known``, or a value that is not of the type that ``known`` has for it.
+    """Raise UsageError for a name that is not in ``known``, or a value that is not of the type that ``known`` has for
+    it.
 
-    what: how the message begins, such as ``Cannot convert``. shown: how it shows a value.
+    what: the beginning of the message, such as ``Cannot convert``. shown: formats a value for the message.
     """
     for key, value in given.items():
         if key not in known:
@@ -26,7 +29,7 @@ def check_keywords(
 
 
 def nearest(name: str, known: Iterable[str]) -> str:
-    """Which known name may be meant by an unknown one; all of them where none is like it."""
+    """The known names that resemble an unknown one; all of them where none does."""
     names = sorted(known)
     found = difflib.get_close_matches(name, names, n=1)
     return f"did you mean {found[0]}?" if found else f"expected one of {', '.join(names)}"
@@ -53,7 +56,7 @@ def fits(value: object, kind: Any) -> bool:
 
 
 def expected(kind: Any) -> str:
-    """A declared type in words; that nothing may be given, too, goes without saying."""
+    """A declared type in words; ``None`` is not mentioned."""
     origin = get_origin(kind)
     if origin is Literal:
         return "one of " + ", ".join(map(str, get_args(kind)))

@@ -1,4 +1,4 @@
-"""Secrets in texts: found in what is typed, and taken out of whatever is printed, raised or written.
+"""Secrets in texts: found in arguments, and removed from everything that is printed, raised or written.
 
 A URL may carry credentials: ``s3://KEY:SECRET@bucket``, ``https://user:password@host``, a signature or token in its query
 (``sig=``, ``X-Amz-Signature=``, ``?token=``). Options of an object store carry them by name.
@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
 HIDDEN: Final = "***"
-"""What stands where a secret was."""
+"""Replaces a secret."""
 
 _SECRET_NAME: Final = (
     r"[\w.\-]*(?:signature|token|secret|passw(?:or)?d|pwd|credentials?|accesskeyid|access[_\-]?key|account[_\-]?key|"
@@ -78,15 +78,16 @@ def redacted(text: str) -> str:
 
 
 def told_beginning(data: bytes) -> str:
-    """What the first or last bytes of a file say to a person: a known kind of file by its bytes, of any other nothing.
+    """A description of the first or last bytes of a file: its kind where the bytes are those of a known format, else
+    nothing.
 
-    Metadata that somebody tampered with could have any file of the machine read, and errors must not show it.
+    Tampered metadata could name any file of the machine, so errors must not show its bytes.
     """
     return repr(data) if data in _BEGINNINGS else "other bytes"
 
 
 def redacted_json(value: Any) -> Any:
-    """A JSON value, every text of it redacted; names of keys stay."""
+    """A JSON value with every text redacted; keys are unchanged."""
     if isinstance(value, str):
         return redacted(value)
     if isinstance(value, Mapping):

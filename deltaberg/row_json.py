@@ -1,8 +1,9 @@
-"""Rows as JSON values and as text: what ``scan`` prints.
+"""Rows as JSON values and as text, as ``scan`` prints them.
 
-Integers, strings and booleans are themselves. Floats too, but for ``"NaN"``, ``"Infinity"`` and ``"-Infinity"``. Decimals
-are strings at full scale. Binary is base64. Dates, times and timestamps are ISO 8601, instants with ``Z``, with as many
-fraction digits as the unit has. Lists are arrays, structs are objects, maps are arrays of ``[key, value]``.
+Integers, strings and booleans are themselves. Floats too, except ``"NaN"``, ``"Infinity"`` and ``"-Infinity"``.
+Decimals are strings at full scale. Binary is base64. Dates, times and timestamps are ISO 8601, instants with ``Z``,
+with as many fraction digits as the unit has. Lists are arrays, structs are objects, maps are arrays of ``[key,
+value]``.
 """
 
 from __future__ import annotations

@@ -52,9 +52,9 @@ class TableScan:
         return pa.Table.from_batches(self.batches(), schema=self.schema)
 
     def write_parquet(self, out: str, storage: Storage, *, progress: Callable[[int], None] | None = None) -> int:
-        """Stream the rows into one Parquet file, which appears whole or not at all; gives the number of rows.
+        """Stream the rows into one Parquet file, which appears whole or not at all; returns the number of rows.
 
-        ``progress`` is told the rows written so far.
+        ``progress`` is called with the number of rows written so far.
         """
         rows = 0
         with storage.create(out) as sink, pq.ParquetWriter(sink, self.schema, compression="zstd") as writer:
@@ -66,7 +66,7 @@ class TableScan:
         return rows
 
     def describe(self) -> dict[str, Any]:
-        """What is scanned: the part of the JSON document that stands before the rows."""
+        """A description of the scan: the part of the JSON document before the rows."""
         return {
             "format": self.format,
             "location": self.location,

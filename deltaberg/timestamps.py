@@ -17,7 +17,7 @@ _MOMENT = re.compile(
 
 
 def moment_ms(moment: str | datetime) -> int:
-    """Milliseconds since 1970-01-01 UTC, cut downwards; a moment without a zone is in UTC.
+    """Milliseconds since 1970-01-01 UTC, rounded down; a timestamp without an offset is in UTC.
 
     Text is ISO 8601: ``2024-05-01``, ``2024-05-01 13:30``, ``2024-05-01T13:30:00.250Z``, ``...+02:00``.
 

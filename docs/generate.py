@@ -27,8 +27,8 @@ FOLDER = Path(__file__).resolve().parent
 
 CLI_HEAD = """# The command line
 
-This page is made from the commands by `make docs`; a test holds it to them. The same verbs are functions:
-`deltaberg.inspect(...)`, `deltaberg.scan(...)` and so on; what they return has a `to_json()`, which is what `--json` prints.
+This page is made from the commands by `make docs`; a test keeps it up to date. Every command is also a
+function: `deltaberg.inspect(...)`, `deltaberg.scan(...)` and so on; `to_json()` of its result is the document of `--json`.
 
 TABLE is a folder, an Iceberg `*.metadata.json` or a URL that [obstore](https://developmentseed.org/obstore/) understands
 (`s3://`, `gs://`, `az://`, ...); the format is detected. Results go to standard output, everything else to standard error.
@@ -36,28 +36,28 @@ TABLE is a folder, an Iceberg `*.metadata.json` or a URL that [obstore](https://
 | exit code | means |
 |---|---|
 | 0 | done |
-| 1 | failed: a file is missing or corrupt, a place cannot be written, a store does not answer |
+| 1 | failed: a file is missing or corrupt, a location cannot be written, a store does not answer |
 | 2 | usage: the request itself makes no sense |
-| 3 | refused: cannot be converted or read as asked; the plan says why. For `plan` and `convert` a table that is missing or corrupt is one, too |
+| 3 | refused: cannot be converted or read as asked; the plan says why. For `plan` and `convert`, this includes a missing or corrupt table |
 | 4 | verification found a difference |
-| 5 | conflict or drift: somebody else committed, the target holds another table or lacks files |
-| 130, 143 | interrupted (Ctrl-C), terminated (SIGTERM): the line says what stands ([more](reliability.md)) |
+| 5 | conflict or drift: another writer committed, the target holds another table or lacks files |
+| 130, 143 | interrupted (Ctrl-C), terminated (SIGTERM): the message says how much of the target stands ([more](reliability.md)) |
 
 An error is one line that names the table and the file and says what to do; `-v` adds the traceback. With `--json` it is also
 a document: `{"error": {"type", "message", "exit_code", "table", "version", "path", "feature"}}`, and where `convert` refuses it has
-the plan beside it, under `plan`. Of an interrupt, `error.outcome` says what stands.
+the plan beside it, under `plan`. After an interrupt, `error.outcome` says how much of the target stands.
 """
 
 
 CODES_HEAD = """# The codes of a plan
 
-This page is made by `make docs` from the table in `translate/codes/`; a test holds it to that. `deltaberg plan` gives each
-fact about a source a code, which stays the same from version to version, and says what will be done about it.
+This page is made by `make docs` from the table in `translate/codes/`; a test keeps it up to date. `deltaberg plan` gives each
+fact about a source a code, which does not change from version to version, and its consequence.
 
 | severity | means |
 |---|---|
 | info | carried, by an equivalent that is worth knowing |
-| warning | carried, with something that a reader or a later writer should know; `--strict` turns it into what the last column says |
+| warning | carried, with something that a reader or a later writer should know; `--strict` turns it into the severity in the last column |
 | rewrite | the files concerned are rewritten for the target; all others are shared |
 | refuse | the conversion is not done (exit code 3) |
 """
@@ -68,9 +68,7 @@ def codes_page() -> str:
     sections = [CODES_HEAD]
     for target, title in (("iceberg", "Delta Lake to Iceberg"), ("delta", "Iceberg to Delta Lake")):
         sections.append(f"\n## {title}\n")
-        sections.append(
-            "| code | severity | reason | what to do | for example | with --strict |\n|---|---|---|---|---|---|"
-        )
+        sections.append("| code | severity | reason | remedy | example | with --strict |\n|---|---|---|---|---|---|")
         for code in ALL_CODES:
             if target in code.to:
                 strict = code.strict.value if code.strict is not None else ""
@@ -81,7 +79,7 @@ def codes_page() -> str:
 
 def refused_page() -> str:
     """Every code that refuses, by direction, and the features that are refused."""
-    head = ("code", "reason", "what to do", "for example")
+    head = ("code", "reason", "remedy", "example")
     sections = [REFUSED_HEAD]
     for target, title in (("iceberg", "Delta Lake to Iceberg"), ("delta", "Iceberg to Delta Lake")):
         rows = (
@@ -127,22 +125,22 @@ def option_row(option: typer.core.TyperOption) -> str:
 
 REFUSED_HEAD = """# What is refused
 
-This page is made by `make docs` from `translate/codes/` and `delta/protocol/table_features.py`; a test holds it to those. Everything
+This page is made by `make docs` from `translate/codes/` and `delta/protocol/table_features.py`; a test keeps it up to date. Everything
 else is carried, carried by an equivalent, or rewritten. A refusal is exit code 3, one line on standard error, and nothing
-written; `deltaberg plan` lists all of them at once. `--strict` also refuses what [codes.md](codes.md) says in its last column.
+written; `deltaberg plan` lists all of them at once. `--strict` also refuses the codes with `refuse` in the last column of [codes.md](codes.md).
 """
 
 UNREAD_HEAD = """
 ## Tables that are not read at all
 
-Reading them could miss rows or change values, so no command does; `plan` and `convert` say `source-feature`. On the Delta side these are the table features below, and
+Reading them could miss rows or change values, so no command reads them; `plan` and `convert` report `source-feature`. On the Delta side these are the table features below, and
 every feature and protocol version that deltaberg does not know; on the Iceberg side encrypted tables, format versions above 4,
 types that no version defines, and Avro codecs that Avro does not define.
 """
 
 TYPES_HEAD = """# Types
 
-This page is made by `make docs` from the table in `translate/types.py`; a test holds it to that. `*` stands for parameters
+This page is made by `make docs` from the table in `translate/types.py`; a test keeps it up to date. `*` stands for parameters
 that are the same on both sides; nested types are carried with everything below them.
 """
 
@@ -151,13 +149,13 @@ DEFAULTS = """
 
 `CURRENT_DEFAULT` in Delta (feature `allowColumnDefaults`) and `write-default` in Iceberg (from version 3 on) are carried both ways
 where they are literals of the column's type, in structs, too; the spelling may change (`7L` to `7`). The tests
-(`tests/migrate/test_column_defaults.py`) hold every type to that, there and back.
+(`tests/migrate/test_column_defaults.py`) check every type in both directions.
 
 - An Iceberg `initial-default` has no counterpart in Delta: files that lack the column are rewritten with the value
   (`initial-default`). On the way back the rows hold it, and the field has none.
-- `CURRENT_DEFAULT` = `NULL` is what having none means, and is left out.
-- Not carried, but said (`default-not-literal`): from Delta functions and other expressions, a timestamp without a zone (it means that of
-  the session), NaN and infinities, a number that the type does not hold, and text with a backslash, whose meaning is a setting of
+- `CURRENT_DEFAULT` = `NULL` equals no default, and is left out.
+- Not carried, but reported (`default-not-literal`): from Delta functions and other expressions, a timestamp without a zone (it depends on the
+  session's), NaN and infinities, a number that the type does not hold, and text with a backslash, whose meaning is a setting of
   Spark's session. From Iceberg, uuid, fixed, time and nanoseconds, which have no literal in Spark's SQL.
 - An Iceberg text with a quote or a backslash is carried to Delta (`'it\\'s'`, as Spark reads it unless
   `spark.sql.parser.escapedStringLiterals` is set), and is for that reason not carried back.
@@ -165,30 +163,30 @@ where they are literals of the column's type, in structs, too; the spelling may 
 
 TRANSFORMS_HEAD = """# Partitioning
 
-This page is made by `make docs` from `translate/derived_columns.py`; a test holds it to that. A Delta partition column
+This page is made by `make docs` from `translate/derived_columns.py`; a test keeps it up to date. A Delta partition column
 becomes an identity field. From Iceberg, identity fields that the specs of all live files share become partition columns;
 the columns of other transforms stay ordinary ones, and statistics still skip files. `--derive-partition-columns` adds a
 generated column for the transforms below. Their values are those of Iceberg's partition tuples, and the expressions repeat
 them exactly in every session time zone. `{column}` is the source column and `{width}` the width of a truncation; every
 other transform (bucket, truncate of decimal and binary, transforms of nested columns) adds none, nor does a truncation of
-strings of which a value is empty, because a Delta log states that as null.
+strings of which a value is empty, because a Delta log states the empty string as null.
 """
 
 FEATURES_HEAD = """# Features of both formats
 
-This page is made by `make docs` from `delta/protocol/table_features.py` and `translate/iceberg_features.py`; a test holds it to those.
+This page is made by `make docs` from `delta/protocol/table_features.py` and `translate/iceberg_features.py`; a test keeps it up to date.
 A converted table declares exactly the features that it uses.
 """
 
 DELETES_HEAD = """# Deletes
 
-This page is made by `make docs` from `translate/deletes.py`; a test holds it to that. No data file is rewritten for
+This page is made by `make docs` from `translate/deletes.py`; a test keeps it up to date. No data file is rewritten for
 its deletes.
 """
 
 PROPERTIES_HEAD = """# Table properties
 
-This page is made by `make docs` from `translate/properties.py`; a test holds it to that. The first row that fits counts.
+This page is made by `make docs` from `translate/properties.py`; a test keeps it up to date. The first row that matches applies.
 """
 
 

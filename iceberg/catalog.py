@@ -1,4 +1,6 @@
-"""What deltaberg needs of a catalog: a pointer to a table's metadata file that is swapped (section "Metastore Tables")."""
+"""The interface that deltaberg needs of a catalog: a pointer to a table's metadata file that can be swapped (section
+"Metastore Tables").
+"""
 
 from __future__ import annotations
 
@@ -12,7 +14,7 @@ from deltaberg.iceberg.metadata.table_requirement import TableRequirement
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CatalogCommit:
-    """One commit as a catalog may take it: as a pointer swap, or as requirements and updates.
+    """One commit in both forms that a catalog may accept: as a pointer swap, or as requirements and updates.
 
     ``expected`` is the metadata file that must still be current (None: the table must not exist), ``location`` the
     file that was written with ``metadata``. A catalog that writes metadata itself uses ``requirements`` and

@@ -1,7 +1,7 @@
 """Committing a new metadata file: put-if-absent for file system tables, a pointer swap for those of a catalog.
 
-Sections "File System Tables", "Metastore Tables", "Commit Conflict Resolution and Retry". There are three outcomes:
-the new metadata file is current; it is not, because of a conflict or an error; or nobody can tell.
+Sections "File System Tables", "Metastore Tables", "Commit Conflict Resolution and Retry". There are three outcomes: the
+new metadata file is current; it is not, because of a conflict or an error; or the outcome is unknown.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from deltaberg.storage.commit_put import CommitIntent, PutOutcome, WholeContent,
 
 
 def file_system_version(base_location: str | None) -> int:
-    """The version after that of a metadata file. Raises InvalidIcebergRequest for a name that a catalog gave."""
+    """The version after that of a metadata file. Raises InvalidIcebergRequest for a name that belongs to a catalog."""
     if base_location is None:
         return 1
     name = base_location.rpartition("/")[2]
@@ -100,13 +100,13 @@ def commit_to_catalog(
 ) -> str:
     """Write a metadata file under a unique name and ask the catalog to make it current.
 
-    Raises what ``CatalogTable.commit`` raises; the file is noted among ``files``.
+    Raises like ``CatalogTable.commit``; the file is noted among ``files``.
     """
     parsed = None if base_location is None else MetadataName.parse(base_location.rpartition("/")[2])
     version = 0 if base_location is None else (parsed.version if parsed is not None else 0) + 1
     gzip = metadata_is_gzipped(metadata.properties)
     location = files.note(join_location(folder, catalog_metadata_name(version, uuid, gzip=gzip)))
-    # A name that nobody else has; visible is what the catalog says.
+    # A unique name; the table's state is what the catalog's pointer says.
     if _put(storage, location, write_metadata(metadata, gzip=gzip), CommitIntent(None)) is PutOutcome.TAKEN:
         raise _version_taken(location)
     intent.sent(location)
@@ -148,7 +148,9 @@ def _points_here(catalog: CatalogTable, location: str, conflict: IcebergConflict
 
 
 def commit_waits(shortest_ms: int, longest_ms: int) -> Iterator[float]:
-    """Milliseconds to wait before each further attempt: growing, and never quite the same for two writers."""
+    """Milliseconds to wait before each further attempt: growing, with a random share so that two writers do not collide
+    again.
+    """
     wait = float(shortest_ms)
     while True:
         yield random.uniform(wait / 2, wait)

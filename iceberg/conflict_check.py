@@ -9,10 +9,11 @@ from deltaberg.iceberg.snapshot_write.snapshot_builder import SnapshotBuilder
 
 
 def check_between(builder: SnapshotBuilder, before: TableMetadata, after: TableMetadata) -> None:
-    """Raise IcebergConflict when what was committed to the branch between two versions stands in the way.
+    """Raise IcebergConflict when a commit to the branch between two versions conflicts with the snapshot.
 
-    An append of data files applies on top of anything. What deletes or replaces rows applies on top of appends only:
-    another change may have touched the same rows. Explicitly named manifests apply to no other parent at all.
+    An append of data files applies on top of anything. A snapshot that deletes or replaces rows applies on top of
+    appends only: another change may have touched the same rows. Explicitly named manifests apply to no other parent at
+    all.
     """
     branch = builder.request.branch
     if builder.is_pure_append or branch is None:

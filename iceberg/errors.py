@@ -1,13 +1,13 @@
-"""What the Iceberg core raises.
+"""The errors of the Iceberg core.
 
 IcebergError(DeltabergError)                    exit 1   something failed
-├── CorruptMetadata                             exit 1   a file contradicts the specification; names file and field
-├── InvalidIcebergRequest (UsageError)          exit 2   the caller asks for what the specification forbids
-│   └── AmbiguousMetadata                       exit 2   several metadata files of a folder could be current: name one
-├── UnsupportedIcebergFeature (Unsupported)     exit 3   a feature that cannot be read or written exactly
-├── IcebergConflict (Conflict)                  exit 5   somebody else committed what this commit depends on
-├── IcebergCommitStateUnknown                   exit 1   a commit may or may not have happened: touch nothing
-└── NotAnIcebergTable (NotATable)               exit 1   no Iceberg metadata where a table was expected
+├── CorruptMetadata                             exit 1   a file contradicts the specification; names file and field ├──
+InvalidIcebergRequest (UsageError)          exit 2   the caller asks for what the specification forbids │   └──
+AmbiguousMetadata                       exit 2   several metadata files of a folder could be current: name one ├──
+UnsupportedIcebergFeature (Unsupported)     exit 3   a feature that cannot be read or written exactly ├──
+IcebergConflict (Conflict)                  exit 5   another writer changed what this commit depends on ├──
+IcebergCommitStateUnknown                   exit 1   a commit may or may not have happened: touch nothing └──
+NotAnIcebergTable (NotATable)               exit 1   no Iceberg metadata where a table was expected
 """
 
 from __future__ import annotations

@@ -1,4 +1,5 @@
-"""What a table says about itself, as Arrow: files, delete files, manifests, partitions, snapshots, history, refs.
+"""The metadata tables of an Iceberg table, as Arrow: files, delete files, manifests, partitions, snapshots, history,
+refs.
 
 Column names are those of Iceberg's own metadata tables where these have them. Files stream; partitions are summed up
 batch by batch; the others are as small as the metadata.
@@ -153,7 +154,7 @@ def snapshots(table: Table) -> pa.Table:
 
 
 def history(table: Table) -> pa.Table:
-    """The snapshot log: what was current from when on, and whether it is an ancestor of what is current now."""
+    """The snapshot log: which snapshot was current from when on, and whether it is an ancestor of the current one."""
     metadata = table.metadata
     ancestors = {each.snapshot_id for each in metadata.ancestors(metadata.current_snapshot_id)}
     parents = {each.snapshot_id: each.parent_snapshot_id for each in metadata.snapshots}
@@ -279,7 +280,7 @@ def _commit_times(table: Table, snapshot_ids: pa.Array) -> pa.Array:
 
 
 def _summed(rows: pa.Table) -> pa.Table:
-    """One row per key: sums of the totals, the newest update, everything else of any row with the key."""
+    """One row per key: sums of the totals, the newest update, the other columns from any row with the key."""
     rows = rows.combine_chunks()
     codes = _codes(rows["key"])
     _, first = np.unique(codes, return_index=True)

@@ -19,7 +19,9 @@ class PendingFiles:
         return location
 
     def delete_except(self, kept: frozenset[str]) -> None:
-        """Delete what the committed table does not use. A file that cannot be deleted stays: it is an orphan, no harm."""
+        """Delete the files that the committed table does not use. One that cannot be deleted stays as an orphan,
+        without harm.
+        """
         for location in list(self._locations):
             if location not in kept:
                 try:

@@ -1,4 +1,4 @@
-"""What a transaction takes from outside: the clock, random UUIDs, and how to wait."""
+"""The outside world of a transaction: the clock, random UUIDs, and how to wait."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def new_uuid() -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Runtime:
-    """The system's own unless a caller brings others; ``wait_ms`` passes the time between attempts to commit."""
+    """The system's own unless a caller passes others; ``wait_ms`` passes the time between attempts to commit."""
 
     now_ms: Callable[[], int] = now_ms
     new_uuid: Callable[[], str] = new_uuid

@@ -51,7 +51,7 @@ class Table:
         """Open a table by its folder or by one of its metadata files.
 
         Raises NotAnIcebergTable, CorruptMetadata, UnsupportedIcebergFeature (format version, encryption) and
-        InvalidIcebergRequest when the table was copied and no relocation says so: its metadata would lead to the
+        InvalidIcebergRequest when the table was copied without a relocation: its metadata would lead to the
         files of the original.
         """
         location = location.rstrip("/") or location
@@ -158,7 +158,7 @@ def _store(place: str) -> str:
 
 
 def _check_place(metadata: TableMetadata, metadata_location: str, data: bytes, storage: Storage) -> None:
-    """Refuse a table whose metadata stands elsewhere than it says, unless the same file is there too."""
+    """Refuse a table whose metadata file is elsewhere than its location says, unless the same file is there too."""
     folder, _, name = metadata_location.rpartition("/")
     if folder.rpartition("/")[2] != METADATA_FOLDER or WRITE_METADATA_PATH in metadata.properties:
         return
@@ -167,7 +167,7 @@ def _check_place(metadata: TableMetadata, metadata_location: str, data: bytes, s
         claimed, place = (storage.resolve(each).rstrip("/") for each in (metadata.location, opened))
         if claimed == place:
             return
-        # Another store is not asked: it may not be there, and would take long to say so.
+        # Another store is not asked: it may not exist, and the request may take long to fail.
         near = _store(claimed) == _store(place)
         if near and storage.get(join_location(metadata.location, f"{METADATA_FOLDER}/{name}")) == data:
             return

@@ -132,7 +132,7 @@ class Transaction:
             raise InvalidIcebergRequest("Cannot change the table: the transaction has ended")
 
     def require(self, requirement: TableRequirement) -> Transaction:
-        """Commit only if something still holds of the table; otherwise the commit raises IcebergConflict."""
+        """Commit only if the requirement still holds; otherwise the commit raises IcebergConflict."""
         self._requirements.append(requirement)
         return self
 
@@ -377,9 +377,9 @@ class Transaction:
     def commit(self, *, timestamp_ms: int | None = None) -> Table:
         """Make the changes visible and return the table as it is then; without changes, the table itself.
 
-        ``timestamp_ms``: when, by the caller's clock. Raises IcebergConflict when somebody else changed what the
-        commit depends on or was faster every time, IcebergCommitStateUnknown when the outcome cannot be learnt (no
-        file is touched then), and otherwise what went wrong, after the files that were written have been deleted.
+        ``timestamp_ms``: when, by the caller's clock. Raises IcebergConflict when another writer changed what the
+        commit depends on or was faster at every attempt, IcebergCommitStateUnknown when the outcome cannot be learnt
+        (no file is touched then), and any other error after the files that were written have been deleted.
         """
         self._check_open()
         if not self._actions and not self._creates:
@@ -393,7 +393,7 @@ class Transaction:
                 raise
 
     def abort(self) -> None:
-        """End the transaction and delete what was written, unless a commit of it may stand."""
+        """End the transaction and delete the files that it wrote, unless a commit of it may stand."""
         self._closed = True
         if not self._intent.may_stand:
             self._files.delete_except(frozenset())
@@ -477,7 +477,7 @@ class Transaction:
     ) -> Table:
         """The new table, after files of former attempts and trimmed metadata files have been deleted."""
         self._closed = True
-        with suppress(StorageError, MemoryError):  # the commit stands, whatever becomes of what it does not need
+        with suppress(StorageError, MemoryError):  # the commit stands, clean or not
             used = {location}
             for update in updates:
                 if isinstance(update, AddSnapshot):

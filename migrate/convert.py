@@ -46,13 +46,13 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConvertResult:
-    """What a conversion did.
+    """The result of a conversion.
 
-    target: folder of the target table; target_metadata: the metadata file (Iceberg) or commit file (Delta) that
-    made it visible. already_current: the target already held this position and nothing was written.
-    commits: ``(source version or snapshot id, target version or snapshot id)``, oldest first. warnings: what went wrong
-    after the commit, which stands; coded like a plan's items. repaired: files of the target that were missing or stale and
-    were put right. removed: files of conversions that had died, which were deleted.
+    target: folder of the target table; target_metadata: the metadata file (Iceberg) or commit file (Delta) that made it
+    visible. already_current: the target already held this state and nothing was written. commits: ``(source version or
+    snapshot id, target version or snapshot id)``, oldest first. warnings: failures after the commit, which stands;
+    coded like a plan's items. repaired: files of the target that were missing or stale and were put right. removed:
+    files of conversions that had died, which were deleted.
     """
 
     plan: Plan
@@ -94,17 +94,18 @@ def convert(
     session: SparkSession | None = None,
     clean: bool = False,
 ) -> ConvertResult:
-    """Write the target table. Data files stay where they are, but for those that the plan marks as rewritten.
+    """Write the target table. Data files stay where they are, except those that the plan marks as rewritten.
 
-    target: a folder; by default ``<table>/_iceberg`` for a Delta source, the table's own folder (``_delta_log``)
-    for an Iceberg source. clock_ms: the time to record as now; the machine's by default. session: runs the work in
-    Spark, as ``engine="spark"`` does with the active session or a new one. clean: first delete what other conversions to
-    this target left, but for those that surely run still; what is proven to be left is deleted without being asked.
+    target: a folder; by default ``<table>/_iceberg`` for a Delta source, the table's own folder (``_delta_log``) for an
+    Iceberg source. clock_ms: the time to record as now; the machine's by default. session: runs the work in Spark, as
+    ``engine="spark"`` does with the active session or a new one. clean: first delete the files that other conversions
+    to this target left, except those certain to be running; files of conversions that are proven dead are deleted in
+    any case.
 
-    Raises Refused where the plan refuses or where reading the source stops, Conflict where the target holds another table
-    or was changed by somebody else. Leaves nothing half-written behind when it fails: a history that is replayed into a
-    Delta table keeps the versions that are committed by then, and the next call goes on behind them. Interrupted, which is a
-    KeyboardInterrupt, says what stands when one came.
+    Raises Refused where the plan refuses or where reading the source stops, Conflict where the target holds another
+    table or was changed by another writer. Leaves nothing half-written behind when it fails: a history that is replayed
+    into a Delta table keeps the versions that are committed by then, and the next call continues after them. Raises
+    Interrupted, a KeyboardInterrupt that says how much of the target stands, on Ctrl-C.
     """
     options = options or ConvertOptions()
     if session is not None:
@@ -150,7 +151,7 @@ class _Conversion:
         if state.existing is not None and begun is None:
             return self._already_there(state.existing, removed)
         engine = engine_of(self.options.engine, self.session)
-        # What carries a replay on names its files as that did, so that they all are found by the name of its plan.
+        # A run that continues a replay names its files as the first one did, so that all are found by the name of its plan.
         names = None if begun is None else RunId.of_plan(begun.plan_name)
         storage = UndoStorage(self.source.storage, names or self.run_id)
         try:
@@ -312,8 +313,9 @@ class _Conversion:
 
 
 def _roll_back(storage: UndoStorage, begun: InterruptedConversion | None) -> None:
-    """Delete what was written, unless a version stands: others may have built on it, or go on with the same replay and
-    with files of the same names. The next run goes on, too."""
+    """Delete the written files, unless a version stands: others may have built on it, or continue the same replay with
+    files of the same names. The next run continues, too.
+    """
     if begun is None and not storage.has_kept:
         storage.discard()
 
@@ -327,4 +329,4 @@ def _warnings(done: WrittenDelta | WrittenIceberg) -> tuple[PlanItem, ...]:
 
 
 def _silent(stage: str, done: int, total: int) -> None:
-    """No progress wanted."""
+    """Reports no progress."""

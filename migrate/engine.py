@@ -1,4 +1,4 @@
-"""Who does the work of a conversion: this process, or a Spark cluster."""
+"""Runs the work of a conversion: in this process, or on a Spark cluster."""
 
 from __future__ import annotations
 
@@ -23,36 +23,37 @@ Progress = Callable[[str, int, int], None]
 
 
 class Splits(Protocol):
-    """A source whose files others look at and translate, part by part."""
+    """A source whose files are surveyed and translated in tasks, split by split."""
 
     def survey_iceberg(self, request: SurveyRequest, reader: DeltaFileReader) -> IcebergSurvey:
-        """Of a Delta version, for an Iceberg target; like ``iceberg_survey.survey_iceberg``."""
+        """Survey a Delta version for an Iceberg target; like ``to_iceberg.survey.survey_iceberg``."""
         ...
 
     def survey_delta(self, source: IcebergSource, ancestry: Ancestry, deep: bool) -> DeltaSurvey:
-        """Of an Iceberg snapshot, for a Delta target; like ``delta_survey.survey_delta``."""
+        """Survey an Iceberg snapshot for a Delta target; like ``to_delta.survey.survey_delta``."""
         ...
 
     def write_iceberg(self, writer: IcebergWriter) -> WrittenIceberg:
-        """What ``IcebergWriter.write`` does, with the parts that were looked at."""
+        """Like ``IcebergWriter.write``, with the splits that were surveyed."""
         ...
 
     def write_delta(self, writer: DeltaWriter) -> WrittenDelta:
-        """What ``DeltaWriter.write`` does, but as version 1."""
+        """Like ``DeltaWriter.write``, but the table begins with version 1."""
         ...
 
 
 class Engine(Protocol):
-    """Gives a conversion the hands that it needs."""
+    """Runs the expensive steps of a conversion, in this process or on a cluster."""
 
     def rewriting(self, storage: UndoStorage, progress: Progress) -> RewriteRunner:
-        """Who writes files anew. What it writes is recorded in ``storage``, which can take it all back."""
+        """Rewrites files. They are recorded in ``storage``, which can roll all of them back."""
         ...
 
     def deleted_by_key(
         self, source: IcebergSource, folder: str, storage: UndoStorage, progress: Progress
     ) -> AbstractContextManager[DeletedByKey | None]:
-        """What the source's equality deletes delete, known until the context ends; None: whoever asks finds out.
+        """The rows that the source's equality deletes delete, known until the context ends; None: they are resolved
+        when they are needed.
 
         folder: below which files may be staged meanwhile.
         """
@@ -66,7 +67,9 @@ class Engine(Protocol):
         target: tuple[UndoStorage, str] | None,
         progress: Progress,
     ) -> AbstractContextManager[Splits | None]:
-        """The source in parts where that is worth it. target: where the target is going to be; None: nothing is written."""
+        """The splits of the source where they are worth their cost. target: the future target's folder; None: nothing
+        is written.
+        """
         ...
 
 

@@ -19,7 +19,7 @@ RowsChecker = Callable[[Source, Source, ChosenOptions], Check]
 
 
 def rows_checker(name: str, session: SparkSession | None = None, *, progress: Progress | None = None) -> RowsChecker:
-    """Who compares the rows of two tables; ``session`` as for ``engine_of``. Raises EngineUnavailable."""
+    """The comparison of rows on the chosen engine; ``session`` as for ``engine_of``. Raises EngineUnavailable."""
     if name != "spark" and session is None:
         return rows_check
     from deltaberg.migrate.spark.session import spark_session
@@ -33,7 +33,7 @@ def rows_checker(name: str, session: SparkSession | None = None, *, progress: Pr
 
 
 def engine_of(name: str, session: SparkSession | None = None) -> Engine:
-    """The engine that ``--engine`` names; ``auto`` is this process, since the plan refuses what is too much for it.
+    """The engine that ``--engine`` names; ``auto`` is this process, since the plan refuses more work than it can do.
 
     session: the Spark session to use; None: the active one or a new one. Raises EngineUnavailable.
     """

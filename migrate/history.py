@@ -12,7 +12,7 @@ from deltaberg.errors import UsageError
 from deltaberg.migrate.source import DeltaSource, IcebergSource, Source
 from deltaberg.migrate.target.watermark import SOURCE_VERSION_KEY, WATERMARK_KEY
 
-# By Delta Spark, then by delta-rs; what a MERGE counts is named apart by both.
+# By Delta Spark, then by delta-rs; both have names of their own for the counts of a MERGE.
 _ADDED_FILES: Final = (
     "numAddedFiles",
     "numTargetFilesAdded",
@@ -85,7 +85,7 @@ class HistoryReport:
 
 
 def history(source: Source, *, limit: int | None = None) -> HistoryReport:
-    """The commits of the table, newest first; limit: only so many. Raises what reading the metadata raises."""
+    """The commits of the table, newest first; limit: their number at most. Raises like reading the metadata."""
     if limit is not None and limit < 1:
         raise UsageError(f"Cannot list {limit} commits: the limit is too small (expected 1 or more)")
     entries = _iceberg_entries(source) if isinstance(source, IcebergSource) else _delta_entries(source, limit)
@@ -93,7 +93,7 @@ def history(source: Source, *, limit: int | None = None) -> HistoryReport:
 
 
 def _iceberg_entries(source: IcebergSource) -> Iterator[HistoryEntry]:
-    """Every snapshot that has not expired, whatever branch it is on."""
+    """Every snapshot that has not expired, of every branch."""
     metadata = source.table.metadata
     refs: dict[int, list[str]] = {}
     for name, ref in metadata.refs.items():
@@ -146,6 +146,6 @@ def _first_number(metrics: Mapping[str, object], *names: str) -> int | None:
 
 
 def _number(value: object) -> int | None:
-    """Summaries and metrics are texts, and not every writer keeps to numbers."""
+    """Summaries and metrics are texts, and some writers put no numbers there."""
     text = str(value)
     return int(text) if text.isascii() and text.isdigit() and len(text) < 20 else None

@@ -1,4 +1,4 @@
-"""What a table is: format, schema, partitioning, features, counts, deletes, size."""
+"""A description of a table: format, schema, partitioning, features, counts, deletes, size."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ from deltaberg.translate.properties import shown_properties
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ColumnDescription:
-    """One top-level column as a person would want to see it; ``type`` is the format's own type text."""
+    """One top-level column in readable form; ``type`` is the format's own type text."""
 
     name: str
     type: str
@@ -56,8 +56,8 @@ class Inspection:
     """One state of one table.
 
     version: the Delta version or the Iceberg snapshot id (None for an empty Iceberg table).
-    format_version: ``"3"`` for Iceberg, ``"reader 3, writer 7"`` for Delta. partitioning: ``"day(ts)"``, ``"p"``.
-    rows: live rows, deletes applied; None where a file's count is unknown without reading footers.
+    format_version: ``"3"`` for Iceberg, ``"reader 3, writer 7"`` for Delta. partitioning: ``"day(ts)"``, ``"p"``. rows:
+    live rows, deletes applied; None where a file's count can only be read from its footer.
     deletes: ``{"vectors", "position", "equality", "rows"}``. position: the source position, where deltaberg wrote it.
     properties: without values that are secrets. warnings: folders outside the table's own under which files lie; coded like a
     plan's items.
@@ -104,7 +104,7 @@ class Inspection:
 
 
 def inspect_table(source: Source) -> Inspection:
-    """Describe the table from its metadata alone; no data file is opened. Raises what reading the metadata raises."""
+    """Describe the table from its metadata alone; no data file is opened. Raises the errors of reading the metadata."""
     match source:
         case IcebergSource():
             return _inspect_iceberg(source)

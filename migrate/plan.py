@@ -1,4 +1,4 @@
-"""What a conversion would do, and why: read-only."""
+"""Plans of conversions: the decisions and their reasons, read-only."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 SMALLEST_TARGET_SIZE: Final = 1 << 20
-"""What ``--target-file-size`` may be, in bytes."""
+"""The range of ``--target-file-size``, in bytes."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,11 +54,13 @@ def plan(
     session: SparkSession | None = None,
     progress: Progress | None = None,
 ) -> Plan:
-    """Decide for every property and every file what a conversion will do. Writes nothing.
+    """Decide what a conversion will do with every property and every file. Writes nothing.
 
-    target: the folder that ``convert`` is going to be given. progress: told of footers that are read one by one.
+    target: the folder that will be passed to ``convert``. progress: called for footers that are read one by one.
 
-    What the source's own metadata does not let be read is a refusal of the plan. Raises UsageError where ``to`` is the source's own format or an option does not apply to it, and like ``convert`` where the target's folder holds another table or one that was changed by somebody else (Conflict).
+    A source whose metadata cannot be read is a refusal of the plan. Raises UsageError where ``to`` is the source's own
+    format or an option does not apply to it, and like ``convert`` where the target's folder holds another table or one
+    that was changed by another writer (Conflict).
     """
     options = options or ConvertOptions()
     root = target_root(source, target)
@@ -79,7 +81,7 @@ def plan(
 
 
 def nothing_to_do(source: Source, to: TableFormat, root: str) -> Plan:
-    """The plan where the target holds this position already."""
+    """The plan for a target that holds the source's state already."""
     target = {"format": to.value, "location": root, "state": "current"}
     return Plan(source=describe_source(source), target=target, measured=False)
 
@@ -93,10 +95,10 @@ def prepare(
     root: str | None = None,
     progress: Progress | None = None,
 ) -> PreparedPlan:
-    """``plan``, and the decisions behind it. parts: who looks at the files; None: this process. root: the target's
-    folder; None: the usual one.
+    """``plan``, and the decisions behind it. splits: survey the files in tasks; None: this process does. root: the
+    target's folder; None: the usual one.
 
-    Raises what reading the source raises.
+    Raises the errors of reading the source.
     """
     options = options or ConvertOptions()
     check_request(source, TableFormat(to), options)
@@ -109,7 +111,7 @@ def prepare(
 
 
 def check_request(source: Source, to: TableFormat, options: ConvertOptions) -> None:
-    """Raise UsageError for a request that makes no sense, whatever the table holds."""
+    """Raise UsageError for a request that makes no sense, for every table."""
     if to is source.format:
         raise UsageError(f"Cannot convert {source.location} to {to.value}: it is a table of that format already")
     for option, chosen, meant in (
@@ -210,12 +212,12 @@ def _to_delta(
 
 
 def _sizes(options: ConvertOptions) -> dict[str, int]:
-    """How large files shall be that are rewritten; no other file is touched."""
+    """The target size of rewritten files; no other file is touched."""
     return {} if options.target_file_size is None else {"size_of_rewritten_files": options.target_file_size}
 
 
 def _engine_findings(source: Source, options: ConvertOptions, files: int, size: int) -> list[Finding]:
-    """Whether this machine is to rewrite so much."""
+    """Whether this machine should rewrite this many bytes."""
     if not files or options.engine != "auto" or size <= LOCAL_LIMIT_BYTES:
         return []
     command = f"deltaberg convert {shlex.quote(source.location)} --to {source.format.other.value} --engine spark"

@@ -1,4 +1,4 @@
-"""The document that says what a conversion would do, and why."""
+"""The plan report: what a conversion would do, and why."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from deltaberg.translate.findings import Finding, Severity, merge
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlanItem:
-    """One fact about the source and what will be done about it.
+    """One fact about the source and its consequence.
 
     code: stable, documented in docs/codes.md. severity: ``info``, ``warning``, ``rewrite`` or ``refuse``.
     what: the column, property or feature it is about. files, rows: how much of the table it touches.
@@ -43,15 +43,15 @@ class PlanItem:
 class Plan:
     """The whole decision.
 
-    source, target: ``{"format", "location", "version" | "snapshot_id", ...}``; the target's carries what was
-    chosen (format version, column mapping mode, table features) and, in a plan of its own, its ``state``: ``new``, ``begun``
-    (a replay of the history that was interrupted) or ``current`` (nothing is to be written).
-    measured: whether the files were looked at; where they were not, the numbers say nothing.
-    files, rows: live data files and the rows that a reader sees, deletion vectors applied; how many rows position and
-    equality deletes take, only reading them tells. With history, files of all versions and the rows in them.
-    shared_files: files both tables will list; rewritten_files, rewritten_bytes: files that are rewritten for the target.
-    deletes: ``{"vectors", "position", "equality", "rows"}``: delete files by kind, and the rows that vectors take.
-    footers: how many were read, how many were not, and why that suffices.
+    source, target: ``{"format", "location", "version" | "snapshot_id", ...}``; the target's has the choices (format
+    version, column mapping mode, table features) and, in a plan of its own, its ``state``: ``new``, ``begun`` (a replay
+    of the history that was interrupted) or ``current`` (nothing is to be written).
+    measured: whether the files were surveyed; where they were not, the numbers mean nothing.
+    files, rows: live data files and the rows that a reader sees, deletion vectors applied; the rows that position and
+    equality deletes take are known only after reading them. With history, files of all versions and the rows in them.
+    shared_files: files both tables will list; rewritten_files, rewritten_bytes: files that are rewritten for the
+    target. deletes: ``{"vectors", "position", "equality", "rows"}``: delete files by kind, and the rows that vectors
+    take. footers: how many were read, how many were not, and why that suffices.
     """
 
     source: dict[str, Any]
@@ -74,7 +74,7 @@ class Plan:
 
     @property
     def cost(self) -> dict[str, int]:
-        """What rewriting takes, estimated: files, and bytes of data files to read and to write.
+        """The estimated cost of rewriting: files, and bytes of data files to read and to write.
 
         Files are written about as large as they were; deleted rows and another format make them smaller or larger.
         """
@@ -104,7 +104,7 @@ class Plan:
 
 
 def items_of(findings: Iterable[Finding], *, strict: bool = False) -> tuple[PlanItem, ...]:
-    """One item for equal findings, the gravest first."""
+    """One item for equal findings, the most severe first."""
     merged = merge(findings)
     items = [
         PlanItem(

@@ -1,4 +1,4 @@
-"""What stops a conversion at the source itself, as a plan: the same document as any other, with one refusal in it."""
+"""A source that cannot be read, as a plan with one refusal."""
 
 from __future__ import annotations
 
@@ -30,15 +30,16 @@ _CODES: Final[tuple[tuple[type[DeltabergError], Code], ...]] = (
 )
 
 STOPS_AT_SOURCE: Final[tuple[type[DeltabergError], ...]] = tuple(kind for kind, _ in _CODES)
-"""What reading a source raises where it is the source that has to change. A store that fails or asks for credentials, a
-request that makes no sense and a lost race are none of these."""
+"""The errors of reading a source that call for a change of the source. A store that fails or asks for credentials, a
+request that makes no sense and a lost race are none of these.
+"""
 
 
 class Refused(Unsupported):
     """A conversion that the plan refuses; ``plan`` is the whole document. ``feature`` is the first code that refuses."""
 
     def __init__(self, plan: Plan, *, cause: DeltabergError | None = None) -> None:
-        """cause: what reading the source raised; it knows the table, version and file."""
+        """cause: the error of reading the source; it knows the table, version and file."""
         refused = [item for item in plan.items if item.severity == "refuse"]
         first = refused[0]
         more = f" (and {len(refused) - 1} more, see the plan)" if len(refused) > 1 else ""
@@ -51,7 +52,9 @@ class Refused(Unsupported):
 
     @staticmethod
     def because(finding: Finding, *, source: dict[str, Any], to: str, location: str) -> Refused:
-        """For one reason that shows only while the conversion is at work. source, location: as of ``refused_by_source``."""
+        """The refusal for a reason that shows only during the conversion. source, location: as in
+        ``refused_by_source``.
+        """
         target = {"format": to, "location": location}
         return Refused(Plan(source=source, target=target, items=items_of([finding]), measured=False))
 

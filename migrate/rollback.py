@@ -1,4 +1,5 @@
-"""Roll back what deltaberg wrote: the metadata of a target, the files that it wrote for it, and what dead conversions left.
+"""Roll back what deltaberg wrote: the metadata of a target, the files that it wrote for it, and the files of dead
+conversions.
 
 Never a file of a source, and none that deltaberg did not write: files go by the name that the conversion gave them, the few
 whose names the formats fix (``v1.metadata.json``, ``N.json``) only where all commits of the table are deltaberg's own. The
@@ -39,11 +40,11 @@ _FIRST_METADATA = ("v1.metadata.json", "v1.gz.metadata.json")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RollbackReport:
-    """What a rollback takes away, or took.
+    """The files that a rollback deletes, or deleted.
 
-    target: the folder. format: of the table there. position: which state of which source it held; None where no table is
-    visible, only what conversions left. files: what goes, in this order. done: whether it is gone.
-    unsure: run documents of conversions of which nobody here can tell whether they still run.
+    target: the folder. format: of the table there. watermark: the source state that it held; None where no table is
+    visible and only files of conversions are left. files: in the order of their deletion. done: whether they are
+    deleted. unsure: run documents of conversions that may still be running.
     """
 
     target: str
@@ -67,10 +68,11 @@ class RollbackReport:
 def rollback(
     storage: Storage, target: str, *, format: TableFormat | None = None, dry_run: bool = False
 ) -> RollbackReport:
-    """Undo what deltaberg wrote to a folder; ``dry_run``: only say what that would be. Nobody may write there meanwhile.
+    """Roll back what deltaberg wrote to a folder; ``dry_run``: name the files and delete nothing. No other process may
+    write there meanwhile.
 
-    format: of the target, where conversions to both wrote to the folder. Raises Conflict where somebody else committed to
-    the table or a conversion still runs, NotATable where deltaberg wrote nothing.
+    format: of the target, where conversions to both wrote to the folder. Raises Conflict where another writer committed
+    to the table or a conversion still runs, NotATable where deltaberg wrote nothing.
     """
     root = target.rstrip("/") or "/"
     chosen = _chosen(storage, root, format)
@@ -139,7 +141,9 @@ def _wrote(storage: Storage, root: str, format: TableFormat) -> bool:
 
 
 def _held(storage: Storage, root: str, format: TableFormat) -> ExistingTarget | None:
-    """What the table there holds; None where there is none yet, or another one, which stays."""
+    """The watermark of the table in the folder; None where there is no table, or one that is not deltaberg's, which
+    stays.
+    """
     second = join(log_folder(root), commit_name(FIRST_VERSION))
     if format is TableFormat.DELTA and creation_lock_of(storage, root) is not None and not storage.exists(second):
         return None
@@ -165,7 +169,7 @@ def _nothing_there(storage: Storage, root: str) -> NotATable:
 
 
 def _own_run(storage: Storage, root: str, format: TableFormat, held: ExistingTarget) -> RunId:
-    """The conversion that made a table. Raises Conflict where somebody else has committed to it."""
+    """The conversion that made a table. Raises Conflict where another writer has committed to it."""
     run = RunId.of_plan(held.plan_name)
     if not held.untouched or not _only_own_commits(storage, root, format):
         raise Conflict(
@@ -183,7 +187,7 @@ def _own_run(storage: Storage, root: str, format: TableFormat, held: ExistingTar
 
 
 def _only_own_commits(storage: Storage, root: str, format: TableFormat) -> bool:
-    """Of an Iceberg table: deltaberg commits its first metadata file, and no other one."""
+    """The conversion that made an Iceberg table: deltaberg commits its first metadata file, and no other one."""
     if format is TableFormat.DELTA:
         return True
     names = {file.location.rpartition("/")[2] for file in storage.list(join(root, METADATA_FOLDER))}
@@ -193,7 +197,8 @@ def _only_own_commits(storage: Storage, root: str, format: TableFormat) -> bool:
 def _fixed_files(storage: Storage, root: str, format: TableFormat, held: ExistingTarget | None) -> Iterator[str]:
     """Files whose names the formats fix, in the order in which they go: from the first on no reader finds half a table.
 
-    A log loses what tells of its newest version first and its oldest commit last, so that it is whole at every moment.
+    The files of a log's newest version are deleted first and its oldest commit last, so that the log is whole at every
+    moment.
     """
     if format is TableFormat.ICEBERG:
         if held is not None:

@@ -135,8 +135,9 @@ def open_source(
 
 
 def naming_target(source: Source, root: str, *, writes: bool) -> Source:
-    """The same source, whose storage also reads the store of a target's folder, which the user named, and writes below the
-    folder and nowhere else; without ``writes`` not at all."""
+    """The source with a storage that also reads the store of a target's folder, which the user named, and writes below
+    the folder and nowhere else; without ``writes`` not at all.
+    """
     storage = with_target(source.storage, root, location=source.location, writes=writes)
     if isinstance(source, IcebergSource):
         return replace(source, storage=storage, table=replace(source.table, storage=storage))
@@ -144,9 +145,10 @@ def naming_target(source: Source, root: str, *, writes: bool) -> Source:
 
 
 def _as_listed(folder: str, storage: Storage) -> str | None:
-    """The folder of a bucket whose key has ``%``, given as others write URLs, that is with ``%25``; None where it has no files.
+    """The folder of a bucket whose key has ``%``, given with ``%25``, as other tools write URLs; None where it has no
+    files.
 
-    A key is taken as it stands first: only the store can tell which of both is meant.
+    A key is first taken literally: only the store knows which of the two exists.
     """
     decoded = unquote(folder)
     if scheme_of(folder) in (None, "file") or decoded == folder:

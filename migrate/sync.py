@@ -1,4 +1,4 @@
-"""Bring a target up to date with its source: what the source has committed since, and nothing else, becomes commits.
+"""Bring a target up to date with its source: each commit that the source has made since becomes a commit of the target.
 
 The watermark says how far the target has come. It is committed with the files that it describes: in the summary of the
 newest snapshot of an Iceberg target, in the ``txn`` action of a Delta target. It never is a time.
@@ -37,16 +37,16 @@ from deltaberg.translate.findings import Finding
 from deltaberg.translate.options import ConvertOptions
 
 ATTEMPTS: Final = 5
-"""How often a sync that another one overtook goes on from where that one got to."""
+"""The number of times that a sync continues where another one, which overtook it, has ended."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SyncResult:
-    """What a sync did.
+    """The result of a sync.
 
-    created: the target was not there before, and ``conversion`` says how it was made. position: the source's version or
-    snapshot id that the target holds now; before: the one that it held. commits: ``(source version or snapshot id, target
-    version or snapshot id)``, oldest first; empty where there was nothing to do.
+    created: the target was not there before; ``conversion`` is how it was made. watermark: the source's version or
+    snapshot id that the target holds now; before: the one that it held. commits: ``(source version or snapshot id,
+    target version or snapshot id)``, oldest first; empty where there was nothing to do.
     """
 
     target: str
@@ -151,7 +151,7 @@ class _Sync:
             raise
 
     def was_overtaken(self) -> bool:
-        """Whether the target has moved on to a later state of the same source, and nobody else has committed to it."""
+        """Whether the target has moved on to a later state of its source, without a commit by another writer."""
         held = existing_target(self.source.storage, self.root, self.to)
         if held is None or held.watermark is None or self._before is None or not held.untouched:
             return False
@@ -181,7 +181,7 @@ class _Sync:
         )
 
     def _options(self, held: ExistingTarget) -> ConvertOptions:
-        """Those that the target was made with. Raises Conflict where others are asked for."""
+        """The options that the target was made with. Raises Conflict where others are given."""
         made = ConvertOptions(**json.loads(held.options_text))
         return made if self.options is None else replace(self.options, history=made.history)
 

@@ -15,6 +15,7 @@ from deltaberg.cli.main import app
 
 ROOT = Path(__file__).resolve().parent.parent
 COMMANDS = typer.main.get_command(app).commands
+SOURCES = ("iceberg", "delta", "translate", "migrate", "deltaberg")
 PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").glob("*.md")])
 
 
@@ -46,6 +47,15 @@ def test_links_between_pages_lead_somewhere(page: Path) -> None:
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_a_page_has_one_title_and_its_links_lead_to_its_headings(page: Path) -> None:
+    text = re.sub(r"^```.*?^```", "", page.read_text(encoding="utf-8"), flags=re.MULTILINE | re.DOTALL)
+    assert len(re.findall(r"^# ", text, re.MULTILINE)) == 1
+    headings = re.findall(r"^#+ (.*)$", text, re.MULTILINE)
+    anchors = {re.sub(r"[^\w -]", "", heading).lower().replace(" ", "-") for heading in headings}
+    assert set(re.findall(r"\]\(#([^)]+)\)", text)) <= anchors
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
 def test_commands_and_options_that_pages_show_exist(page: Path) -> None:
     """Every `deltaberg VERB ... --option` line in a code block or in backticks."""
     text = page.read_text(encoding="utf-8")
@@ -65,6 +75,39 @@ def test_commands_and_options_that_pages_show_exist(page: Path) -> None:
         for argument in arguments:
             if argument.startswith("--"):
                 assert argument.split("=")[0] in known, f"{page.name}: deltaberg {verb} {argument}"
+
+
+@pytest.mark.parametrize(
+    "page", [*PAGES, ROOT / "tests" / "README.md"], ids=lambda page: f"{page.parent.name}/{page.name}"
+)
+def test_files_and_folders_of_the_repository_that_pages_name_exist(page: Path) -> None:
+    text = page.read_text(encoding="utf-8")
+    named = re.findall(rf"`((?:{'|'.join(SOURCES)}|tests|docs|examples|benchmarks)/[\w./]+)`", text)
+    missing = sorted({name for name in named if not (ROOT / name).exists()})
+    assert not missing, f"{page.name} names {missing}"
+
+
+def test_the_architecture_walks_every_kind_of_conversion_by_file_names() -> None:
+    text = (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8")
+    walks = dict(re.findall(r"^## ([^\n]*), file by file\n(.*?)(?=^## |\Z)", text, re.M | re.S))
+    assert list(walks) == ["From Delta to Iceberg", "From Iceberg to Delta", "On Spark"]
+    for title, body in walks.items():
+        assert len(re.findall(r"`[\w/]+/\w+\.py`", body)) >= 10, title
+
+
+def test_the_architecture_draws_every_folder_of_the_sources() -> None:
+    text = (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8")
+    house = text.split("## The house")[1].split("```")[1]
+    drawn: dict[str, set[str]] = {}
+    for line in house.strip().splitlines():
+        if not line.startswith(" "):
+            top = line.split("/")[0]
+            drawn[top] = set()
+        else:
+            drawn[top].update(re.findall(r"(\w+)/(?=\s)", line))
+    for name in SOURCES:
+        folders = {path.name for path in (ROOT / name).iterdir() if (path / "__init__.py").exists()}
+        assert folders <= drawn[name] | {"codes"}, f"{name}: {sorted(folders - drawn[name])}"
 
 
 def test_every_dependency_has_its_reason() -> None:

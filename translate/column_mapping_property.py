@@ -1,7 +1,7 @@
 """The column mapping of a Delta table, kept in a property of the Iceberg table that it became, for the way back.
 
-Data files say under which names they hold columns, but not what a partition column is called that they lack, nor whether
-readers went by name. Delta: "Column Mapping".
+Data files state the names of their columns, but neither those of partition columns that they lack, nor whether readers
+went by name. Delta: "Column Mapping".
 """
 
 from __future__ import annotations
@@ -30,7 +30,9 @@ class CarriedMapping:
 
     @staticmethod
     def of(properties: Mapping[str, str]) -> CarriedMapping | None:
-        """What an Iceberg table's properties say; None where they say nothing, or what deltaberg does not write."""
+        """The mapping in an Iceberg table's properties; None where there is none, or not in the form that deltaberg
+        writes.
+        """
         try:
             stated = json.loads(properties.get(MAPPING_KEY, "null"))
             return CarriedMapping(

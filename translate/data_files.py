@@ -1,7 +1,7 @@
 """Live files, batch by batch: ``add`` actions (ADD_SCHEMA) and data files (DATA_FILE_SCHEMA) into each other.
 
-Delta: "Add File". Iceberg: "Data File Fields". What needs a storage (locations) or a decision (partition values,
-deletion vectors) is given as arrays aligned with the batch.
+Delta: "Add File". Iceberg: "Data File Fields". Values that need a storage (locations) or a decision (partition values,
+deletion vectors) are passed as arrays aligned with the batch.
 """
 
 from __future__ import annotations
@@ -131,12 +131,13 @@ def iceberg_to_delta_adds(
 
 
 def encode_paths(locations: pa.Array, table_root: str) -> pa.Array:
-    """``add.path`` of locations: relative to the table's folder where they are on the same disk or in the same bucket, else
-    absolute; URI-encoded.
+    """``add.path`` of locations: relative to the table's folder where they are on the same disk or in the same bucket,
+    else absolute; URI-encoded.
 
-    A file outside the folder is reached by ``../``. Spark spells an absolute path anew when it removes the file
-    (``/a`` becomes ``file:///a``), readers that compare spellings then still see it; its writer of deletion vectors fails on
-    absolute paths; and DuckDB takes those with a scheme for relative ones. ``../`` is read and written by all of them.
+    A file outside the folder is reached by ``../``. Spark spells an absolute path differently when it removes the file
+    (``/a`` becomes ``file:///a``), readers that compare spellings then still see it; its writer of deletion vectors
+    fails on absolute paths; and DuckDB takes those with a scheme for relative ones. ``../`` is read and written by all
+    of them.
     """
     folder = table_root if table_root.endswith("/") else f"{table_root}/"
     top = top_folder(folder)
@@ -165,7 +166,7 @@ def _prefixed(prefix: str, texts: pa.Array) -> pa.Array:
 def encode_uri(texts: pa.Array) -> pa.Array:
     """Percent-encoding of everything that a URI's path may not hold; non-ASCII letters stay, as Spark leaves them.
 
-    ``%`` itself is encoded, so decoding gives the text back whatever it holds.
+    ``%`` itself is encoded, so decoding always gives the text back.
     """
     result = texts
     for char in sorted(_special_characters(texts), key=lambda each: each != "%"):

@@ -27,12 +27,16 @@ def may_be_rounded(kind: pa.DataType) -> bool:
 
 
 def safe_lower(bound: pa.Array) -> pa.Array:
-    """Lower bounds, decimal128: below whatever value was rounded to them; null where that cannot be known."""
+    """Lower bounds, decimal128: not above any value that may have been rounded to them; null where that cannot be
+    known.
+    """
     return _safe(bound, -1)
 
 
 def safe_upper(bound: pa.Array) -> pa.Array:
-    """Upper bounds, decimal128: above whatever value was rounded to them; null where that cannot be known."""
+    """Upper bounds, decimal128: not below any value that may have been rounded to them; null where that cannot be
+    known.
+    """
     return _safe(bound, 1)
 
 

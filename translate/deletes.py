@@ -1,7 +1,7 @@
 """Deletion vectors and delete files as entries of the other format's metadata.
 
-Delta: "Deletion Vectors". Iceberg: "Deletion Vectors", "Position Delete Files". The vector's bytes are the same in
-both; Delta counts magic and bitmap, Iceberg the length before and the checksum behind them, too.
+Delta: "Deletion Vectors". Iceberg: "Deletion Vectors", "Position Delete Files". Both store the same bytes for a vector;
+Delta counts magic and bitmap, Iceberg the length before and the checksum behind them, too.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ from deltaberg.translate import codes
 from deltaberg.translate.findings import Code
 
 FRAME_BYTES = 8
-"""What Iceberg's ``content_size_in_bytes`` counts beyond Delta's ``sizeInBytes``."""
+"""The bytes that Iceberg's ``content_size_in_bytes`` counts beyond Delta's ``sizeInBytes``."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeleteRule:
-    """One row of docs/deletes.md. target: which table it becomes part of; code: what the plan says."""
+    """One row of docs/deletes.md. target: the table that it becomes part of; code: the finding in the plan."""
 
     source: str
     target: str

@@ -1,9 +1,9 @@
 """Generated Delta columns that repeat the partition transforms of an Iceberg table (``--derive-partition-columns``).
 
 Iceberg: "Partition Transforms". Delta: "Generated Columns". The values of shared files come from Iceberg's partition
-tuples; the expression is for rows that are written later and gives the same values, whatever the session's time zone:
-instants are cut by integer arithmetic on seconds (``/`` would divide doubles), never turned into local time. Only
-functions that Delta allows in generated columns occur.
+tuples; the expression is for rows that are written later and gives equal values in every session's time zone: instants
+are cut by integer arithmetic on seconds (``/`` would divide doubles), never turned into local time. Only functions that
+Delta allows in generated columns occur.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ Values = Callable[[pa.Array], pa.Array]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DerivationRule:
-    """What one transform of one type becomes.
+    """The generated column for one transform of one type.
 
     transform, sources: names as in Iceberg. type: of the generated column. suffix: of its name.
     expression: with ``{column}`` for the quoted column and ``{width}`` for a truncation's width.
@@ -93,7 +93,7 @@ _INT, _LONG, _DATE = delta.IntegerType(), delta.LongType(), delta.DateType()
 
 
 def _time_rules(source: type[ice.Type], date: str, plain: str) -> Iterable[DerivationRule]:
-    """date: the column's day as SQL. plain: what YEAR and MONTH are taken of."""
+    """date: the column's day as SQL. plain: the argument of YEAR and MONTH."""
     yield DerivationRule(
         transform=YearTransform, source=source, type=_INT, suffix="year", expression=f"YEAR({plain})", values=_years
     )
@@ -181,7 +181,7 @@ class DerivedColumn:
         return self.rule.values(tuple_values)
 
     def under_names_of(self, schema: Schema) -> DerivedColumn:
-        """The same column where another schema calls the source column otherwise."""
+        """The generated column for another schema, in which the source column may have another name."""
         column = schema.find(self.source_id)
         assert column is not None
         return replace(self, expression=_expression(self.rule, self.transform, column.name))
@@ -203,7 +203,7 @@ def derive_columns(
 ) -> tuple[DerivedColumn, ...]:
     """A generated column for every transform that the specs of all live files share and that has an exact expression.
 
-    taken: names that no new column may have, in whatever case: of columns past and present, and in the files.
+    taken: names that no new column may have, regardless of case: of columns past and present, and in the files.
     empty_strings: source ids of whose truncations some live file has the empty string, which a Delta log states as
     null. unmappable: source ids whose column gets another type.
     """

@@ -4,7 +4,7 @@ Delta: "Column Mapping" (``delta.columnMapping.id``, ``.physicalName``, ``.neste
 "Reserved Field IDs".
 
 A path is the tuple of physical names that leads to a field; list elements are ``element``, map parts ``key`` and
-``value``. It identifies a field for good, since a rename leaves the physical name alone.
+``value``. It identifies a field permanently, since a rename leaves the physical name alone.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Whether the readers of the other format find, in a shared data file, what the source's readers find there.
+"""Whether the readers of the other format find the same columns in a shared data file as the source's readers.
 
 Iceberg: "Column Projection", Appendix A (Parquet). Delta: "Column Mapping", "Type Widening". A file's columns are
 the tree that its footer states (``FileField``).
@@ -33,7 +33,7 @@ _NAME_CODES: Final = (codes.FORMER_NAMES, codes.FIELD_IDS_DISAGREE)
 class SharingBlocker:
     """Why a file cannot be shared as it is: a code, and the column it is about (dotted logical name).
 
-    detail: what the code's reason leaves open.
+    detail: completes the code's reason.
     """
 
     code: Code
@@ -47,9 +47,10 @@ class SharingBlocker:
 def fields_by_path(
     fields: Sequence[FileField], schema: delta.StructType, ids: Mapping[Path, int], *, by_id: bool
 ) -> dict[Path, FileField]:
-    """Which field of the file Delta's readers take for each path of the schema; paths that the file lacks are absent.
+    """The field of the file that Delta's readers take for each path of the schema; paths that the file lacks are
+    absent.
 
-    by_id: column mapping mode ``id``; list elements and map parts are found by their place.
+    by_id: column mapping mode ``id``; list elements and map parts are found by position.
     """
     found: dict[Path, FileField] = {}
     _hold_struct(schema, (), fields, ids, by_id, found)
@@ -65,7 +66,7 @@ def iceberg_blockers(
     format_version: int,
     skip: Iterable[Path] = (),
 ) -> tuple[SharingBlocker, ...]:
-    """What keeps Iceberg's readers from reading a Delta table's file right.
+    """Blockers that keep Iceberg's readers from reading a Delta table's file correctly.
 
     skip: top-level paths whose value is not taken from the file (partition columns under a name mapping).
     """
@@ -210,7 +211,7 @@ def _is_nested(kind: delta.DeltaType) -> bool:
 
 
 def fields_by_id(fields: Sequence[FileField], schema: Schema, name_mapping: NameMapping | None) -> dict[int, FileField]:
-    """Which field of the file Iceberg's readers take for each field id; ids that the file lacks are absent.
+    """The field of the file that Iceberg's readers take for each field id; ids that the file lacks are absent.
 
     A file without ids is read by the name mapping.
     """
@@ -263,7 +264,7 @@ def delta_blockers(
     partition_sources: frozenset[int],
     identity_sources: frozenset[int],
 ) -> tuple[SharingBlocker, ...]:
-    """What else keeps Delta's readers from reading an Iceberg table's file right.
+    """Further blockers that keep Delta's readers from reading an Iceberg table's file correctly.
 
     mapped: leaves that get another type. partition_sources: columns that become Delta partition columns, whose value
     is in the log. identity_sources: columns whose value in this file Iceberg's metadata states.
@@ -291,9 +292,9 @@ def delta_blockers(
 
 
 def effective_blockers(blockers: tuple[SharingBlocker, ...]) -> tuple[SharingBlocker, ...]:
-    """The obstacles that have a say about a file.
+    """The blockers that count for a file.
 
-    One that is rewritten for another reason gets the present names, so those that it has do not matter.
+    A file that is rewritten for another reason gets the present names, so blockers about its names do not count.
     """
     others = tuple(each for each in blockers if each.code not in _NAME_CODES)
     return others if any(each.code.severity is Severity.REWRITE for each in others) else blockers
@@ -401,6 +402,6 @@ def _is_collection_part(schema: Schema, field_id: int) -> bool:
 
 
 def _parent_is_held(schema: Schema, held: Mapping[int, FileField], field_id: int) -> bool:
-    """A default below a struct that the file lacks is the struct's business."""
+    """A default below a struct that the file lacks is handled with the struct."""
     parent = schema.parent_id(field_id)
     return parent is None or parent in held

@@ -1,4 +1,4 @@
-"""What a translation has to say about a source: a stable code, how severe it is, and how much it touches.
+"""Findings of a translation about a source: a stable code, its severity, and the files and rows that it touches.
 
 The codes themselves are data (``codes.py``); a finding is one occurrence of a code in one table.
 """
@@ -42,7 +42,9 @@ class Code:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Finding:
-    """One code in one table. what: the column, property, feature or group of files; detail: what was found there."""
+    """One code in one table. what: the column, property, feature or group of files; detail: completes the code's
+    reason.
+    """
 
     code: Code
     what: str

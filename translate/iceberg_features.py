@@ -1,4 +1,4 @@
-"""What an Iceberg format version brings, and what becomes of it in a Delta table: the rows of docs/features.md."""
+"""The features of each Iceberg format version, and their equivalents in a Delta table: the rows of docs/features.md."""
 
 from __future__ import annotations
 

@@ -48,7 +48,7 @@ class DeltaLineage:
 def delta_lineage(
     protocol: Protocol, properties: TableProperties, domains: Mapping[str, DomainMetadata]
 ) -> DeltaLineage:
-    """What a Delta snapshot says about its row ids. Raises CorruptLog where the high-water mark is no number."""
+    """The row tracking of a Delta snapshot. Raises CorruptLog where the high-water mark is no number."""
     supported = protocol.supports("rowTracking")
     enabled = supported and properties.row_tracking and not properties.row_tracking_suspended
     return DeltaLineage(

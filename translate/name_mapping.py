@@ -2,7 +2,7 @@
 
 Iceberg: "Column Projection", "Name Mapping Serialization". The names are the physical ones of the Delta side.
 
-Columns of a file that shall not be read get an id that no field of the table has: partition columns, whose value in the
+Columns of a file that must not be read get an id that no field of the table has: partition columns, whose value in the
 log counts and not the one in the file, and columns that are not the table's (change data feed). An entry without an id
 says the same by the specification, but PyIceberg stops at such columns.
 """
@@ -40,8 +40,8 @@ def delta_to_name_mapping(
 ) -> NameMappingTranslation:
     """Every field's physical name with its id.
 
-    hidden: paths whose value is not to be taken from files. files: the columns of files without ids, in which columns
-    may stand that are not the table's. first_spare_id: from here on no field of the table has an id.
+    hidden: paths whose value is not to be taken from files. files: the columns of files without ids, which may hold
+    columns that are not the table's. first_spare_id: from here on no field of the table has an id.
     """
     builder = _Builder(ids=ids, hidden=frozenset(hidden), spare=count(first_spare_id))
     fields = builder.struct(schema, (), [tuple(each) for each in files])

@@ -1,4 +1,4 @@
-"""Commits and snapshots: operations, times and what a commit says about where it came from.
+"""Commits and snapshots: operations, times and provenance.
 
 Delta: "Commit Provenance Information". Iceberg: "Snapshots" (``operation`` and the optional summary fields).
 """

@@ -1,4 +1,4 @@
-"""What a user may choose about a conversion. Every default is the choice that keeps rows right in every reader."""
+"""The options of a conversion. Every default is the choice that keeps rows right in every reader."""
 
 from __future__ import annotations
 
@@ -20,19 +20,20 @@ FormatVersion = Literal[1, 2, 3]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConvertOptions:
-    """The choices behind the flags of ``plan`` and ``convert``. Raises UsageError for a value that an option cannot have.
+    """The choices behind the flags of ``plan`` and ``convert``. Raises UsageError for a value that an option cannot
+    have.
 
     format_version: Iceberg target: 1, 2 or 3; None takes the lowest that carries everything.
     history: ``latest`` makes one commit of the chosen state, ``all`` one commit a source commit.
-    strict: every warning becomes a rewrite where one helps, else a refusal; every file's footer is read.
-    deep: read every file's footer, also of files that the metadata proves to be the table's own.
-    column_mapping: Delta target: the mapping mode; ``auto`` is ``id`` where the files carry ids.
-    derive_partition_columns: Delta target: year, month, day, hour and truncate transforms become generated columns.
-    former_names: Delta target: what to do with files that hold a column under a former name.
-    type_mappings: ``{"uuid": "string"}``: what to make of a type that the target lacks.
+    strict: every warning becomes a rewrite where one helps, else a refusal; every file's footer is read. deep: read
+    every file's footer, also of files that the metadata proves to be the table's own. column_mapping: Delta target: the
+    mapping mode; ``auto`` is ``id`` where the files carry ids. derive_partition_columns: Delta target: year, month,
+    day, hour and truncate transforms become generated columns. former_names: Delta target: the handling of files that
+    hold a column under a former name.
+    type_mappings: ``{"uuid": "string"}``: the target type of a type that the target lacks.
     partition_timezone: the zone of timestamp partition values that a Delta log states without one.
     iceberg_compat: Delta target: an Iceberg compatibility version to enforce and declare.
-    engine: who rewrites the files that cannot be shared.
+    engine: where the files that cannot be shared are rewritten.
     target_file_size: bytes that rewritten files should have: small ones of a partition are combined, large ones split;
         None: one file for each.
     """
@@ -52,7 +53,7 @@ class ConvertOptions:
 
     @property
     def reads_all_footers(self) -> bool:
-        """Whether no file is described by the footer of another, whatever the metadata proves."""
+        """Whether every footer is read, even where the metadata proves that one describes several files."""
         return self.deep or self.strict
 
     def __post_init__(self) -> None:

@@ -61,7 +61,7 @@ class DeltaPartitioning:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """Of the Delta table's partition columns."""
+        """The names of the Delta table's partition columns."""
         return (*(column.name for column in self.columns), *(column.name for column in self.derived))
 
 
@@ -79,7 +79,8 @@ def iceberg_to_delta_partitioning(
     derive_beside: names that generated columns for other transforms must not have; None derives none.
 
     empty_strings: source ids of which some live file has the empty string as value, which a Delta log states as null.
-    unmappable: source ids whose column gets another type. withheld: why there shall be no partition columns at all.
+    unmappable: source ids whose column gets another type. withheld: the reason why there are to be no partition
+    columns.
     """
     specs = tuple(live_specs)
     findings: list[Finding] = []

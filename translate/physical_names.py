@@ -27,7 +27,7 @@ def choose_physical_names(
     under another name than this one, since readers go by id; no file may then have another column under it, of which
     readers may see the type before they see the id.
 
-    Two fields of one struct never share a name, whatever the case; nor does one that no file holds have a name that a
+    Two fields of one struct never share a name, regardless of case; nor does one that no file holds have a name that a
     file gives to another.
     """
     result: dict[int, str] = {}

@@ -1,7 +1,7 @@
-"""Table properties: what is carried, what is kept under a prefix, what is left out.
+"""Table properties: those that are carried, kept under a prefix, or left out.
 
-A property of one format means nothing in the other but by accident (``gc.enabled`` and the like), so nothing keeps
-its bare name except a property that no engine of the target gives a meaning to. Prefixes undo themselves on the way back.
+A property of one format means nothing in the other but by accident (``gc.enabled`` and the like), so nothing keeps its
+bare name except a property that no engine of the target gives a meaning to. The way back removes the prefixes.
 """
 
 from __future__ import annotations
@@ -121,8 +121,9 @@ def delta_to_iceberg_properties(configuration: Mapping[str, str]) -> PropertyTra
 
 
 def iceberg_to_delta_properties(properties: Mapping[str, str]) -> PropertyTranslation:
-    """Everything under ``iceberg.``, but ``delta.user.<name>`` gets its name back: no property of an Iceberg table
-    may switch on a Delta feature by its name."""
+    """Every property is carried under ``iceberg.``, but ``delta.user.<name>`` gets its name back: no property of an
+    Iceberg table may switch on a Delta feature by its name.
+    """
     result: dict[str, str] = {}
     findings: list[Finding] = []
     for key, value in properties.items():

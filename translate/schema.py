@@ -75,7 +75,9 @@ class DeltaSchemaTranslation:
 
 
 def required_version(schema: delta.StructType) -> tuple[int, str]:
-    """The lowest Iceberg format version that has all types and defaults of a Delta schema, and what asks for it."""
+    """The lowest Iceberg format version that has all types and defaults of a Delta schema, and the type or default that
+    needs it.
+    """
     version, reason = 1, ""
     for path, kind, column in _delta_leaves(schema, ()):
         name = ".".join(path)
@@ -92,7 +94,8 @@ def delta_to_iceberg_schema(
 ) -> IcebergSchemaTranslation:
     """The Iceberg schema with the ids given for every path of the Delta schema.
 
-    Findings say what is widened, left out or refused; a schema with refused types is still returned, without them.
+    Findings name the columns that are widened, left out or refused; a schema with refused types is still returned,
+    without them.
     """
     visitor = _ToIceberg(ids=ids, format_version=format_version)
     fields = visitor.struct(schema, (), (), in_collection=False)

@@ -82,7 +82,7 @@ def _typed_literal(word: str, text: str, type_: ice.Type) -> object:
                     return moment.isoformat(timespec="microseconds")
             case "TIMESTAMP" | "TIMESTAMP_LTZ", ice.TimestamptzType():
                 moment = dt.datetime.fromisoformat(text.replace("Z", "+00:00"))
-                if moment.tzinfo is not None:  # without a zone it means the session's, which nobody recorded
+                if moment.tzinfo is not None:  # without a zone it means the session's, which is not recorded
                     return moment.astimezone(dt.timezone.utc).isoformat(timespec="microseconds")
             case "X", ice.BinaryType():
                 if _HEX.fullmatch(text):

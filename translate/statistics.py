@@ -81,7 +81,7 @@ def delta_to_iceberg_metrics(
     uppers: dict[int, pa.Array] = {}
     for leaf in leaves:
         if leaf.in_collection:
-            continue  # such a leaf has as many values as there are elements, which nobody counted
+            continue  # such a leaf has as many values as there are elements, which are not counted
         values[leaf.field_id] = record_counts
         null_count = members.at(("null_count", *leaf.path))
         if null_count is not None:
@@ -296,7 +296,7 @@ def _grouped(columns: Mapping[Path, pa.Array], depth: int) -> Iterator[tuple[str
     yield from groups.items()
 
 
-# Both
+# Both directions
 
 
 def _floor_to_millisecond(ticks: pa.Array) -> pa.Array:
@@ -313,7 +313,7 @@ def _within(null_count: pa.Array, record_counts: pa.Array) -> pa.Array:
 
 
 def _ordered(lower: pa.Array | None, upper: pa.Array | None) -> tuple[pa.Array | None, pa.Array | None]:
-    """Both bounds, null where the lower is above the upper: one of them is wrong and nobody knows which."""
+    """Both bounds, null where the lower is above the upper: one of them is wrong, and which one is unknown."""
     if lower is None or upper is None or lower.type != upper.type:
         return lower, upper
     sound = pc.fill_null(pc.less_equal(lower, upper), True)

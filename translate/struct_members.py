@@ -11,8 +11,8 @@ import pyarrow as pa
 class StructMembers:
     """The members of a struct array by path.
 
-    Each struct is taken apart once: Arrow's functions look at all members of a struct for each that is asked of it, so
-    that 2,000 columns would cost minutes.
+    Each struct is taken apart once: Arrow's functions take all members of a struct apart to return one, so that 2,000
+    columns would take minutes.
     """
 
     def __init__(self, values: pa.StructArray) -> None:

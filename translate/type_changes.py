@@ -1,4 +1,4 @@
-"""Columns whose type was widened: what files with the narrow type need in the other format.
+"""Columns whose type was widened: the support that files with the narrow type need in the other format.
 
 Delta: "Type Widening" and ``delta.typeChanges``. Iceberg: "Schema Evolution", valid type promotions.
 """

@@ -18,7 +18,7 @@ from deltaberg.iceberg.schema import types as ice
 class TypePair:
     """One row of docs/types.md. ``*`` stands for parameters that are the same on both sides.
 
-    to_iceberg, to_delta: what happens to the type in that direction; empty where the direction does not exist.
+    to_iceberg, to_delta: the fate of the type in that direction; empty where the direction does not exist.
     """
 
     delta: str
@@ -151,7 +151,7 @@ TYPE_MAPPINGS: Final[Mapping[str, Mapping[str, delta.DeltaType]]] = {
     "timestamp_ns": {"timestamp_ntz": delta.TimestampNtzType(), "long": delta.LongType()},
     "timestamptz_ns": {"timestamp": delta.TimestampType(), "long": delta.LongType()},
 }
-"""What ``--map`` accepts: Iceberg type name to the Delta types that can stand for it."""
+"""The pairs that ``--map`` accepts: Iceberg type name to the Delta types that can stand for it."""
 
 _MAPPABLE: Final[Mapping[type, str]] = {
     ice.UuidType: "uuid",

@@ -1,4 +1,4 @@
-"""Checkpointing a version: what of its state goes into the checkpoint, and in which layout.
+"""Checkpointing a version: the content and the layout of its checkpoint.
 
 PROTOCOL "Checkpoints", "Checkpoint Specs"; the layout follows the table's properties delta.checkpointPolicy,
 delta.checkpoint.writeStatsAsJson and delta.checkpoint.writeStatsAsStruct.
@@ -42,7 +42,7 @@ def checkpoint_snapshot(
 ) -> WrittenCheckpoint:
     """Write a checkpoint of a snapshot; ``kind`` None follows the table's policy.
 
-    Tombstones that have expired by ``now_ms`` are left out. Raises StorageError, and what reading the log raises.
+    Tombstones that have expired by ``now_ms`` are left out. Raises StorageError, and the errors of reading the log.
     """
     state = checkpoint_state(
         version=snapshot.version,
@@ -73,7 +73,7 @@ def checkpoint_state(
     adds: Iterable[pa.RecordBatch],
     tombstones: Iterable[pa.RecordBatch] = (),
 ) -> CheckpointState:
-    """What ``write_checkpoint`` needs, from the parts of a version's state; removed domains are left out."""
+    """The input of ``write_checkpoint``, from the parts of a version's state; removed domains are left out."""
     mapping = ColumnMapping.of(protocol, metadata)
     partitions = {
         mapping.physical_name(field): field for field in map(metadata.schema.field, metadata.partition_columns)

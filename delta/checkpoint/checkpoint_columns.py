@@ -186,7 +186,9 @@ def non_file_action_values(name: str, bodies: Sequence[Mapping[str, object]]) ->
 
 
 def writable(kind: pa.StructType) -> pa.StructType | None:
-    """A statistics type without what Parquet or the engines cannot hold: void, binary, and structs left empty."""
+    """A statistics type without the members that Parquet or the engines cannot hold: void, binary, and structs left
+    empty.
+    """
     fields = []
     for field in kind:
         if pa.types.is_struct(field.type):
@@ -214,7 +216,7 @@ def string_map(values: pa.Array, *, mask: pa.Array | None = None) -> pa.Array:
 
 
 def _shaped(value: object, kind: pa.DataType) -> object:
-    """A JSON value as Arrow wants it for a type: maps as pairs, structs without members that the type lacks."""
+    """A JSON value in Arrow's form for a type: maps as pairs, structs without members that the type lacks."""
     if isinstance(value, Mapping):
         if pa.types.is_map(kind):
             return list(value.items())
@@ -223,7 +225,7 @@ def _shaped(value: object, kind: pa.DataType) -> object:
 
 
 def _renamed(values: pa.Array, kind: pa.StructType) -> pa.Array:
-    """The same struct under the log's member names."""
+    """The struct under the log's member names."""
     children = [values.field(index).cast(field.type) for index, field in enumerate(kind)]
     return pa.StructArray.from_arrays(children, fields=list(kind), mask=pc.is_null(values))
 

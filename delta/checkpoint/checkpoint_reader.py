@@ -89,7 +89,7 @@ class _AddGroup:
 
 
 class CheckpointReader:
-    """One checkpoint. Non-file actions are read once; file actions are streamed anew for every caller."""
+    """One checkpoint. Non-file actions are read once; file actions are streamed again for every caller."""
 
     def __init__(self, storage: Storage, log_folder: str, checkpoint: Checkpoint) -> None:
         self._storage = storage
@@ -106,7 +106,7 @@ class CheckpointReader:
         return self._checkpoint.version
 
     def non_file_actions(self) -> tuple[LoggedAction, ...]:
-        """Everything but file actions. Raises CorruptLog naming the file that is missing, damaged or contradictory."""
+        """All actions but file actions. Raises CorruptLog naming the file that is missing, damaged or contradictory."""
         if self._small is None:
             found: list[LoggedAction] = []
             for file in self._checkpoint.files:
@@ -330,7 +330,7 @@ class CheckpointReader:
 
 
 def _validated(rows: pa.RecordBatch) -> pa.RecordBatch:
-    """Parquet promises that texts are UTF-8; whatever is not so is damage. Texts of statistics are looked at later."""
+    """Parquet promises that texts are UTF-8, so any other bytes are damage. Texts of statistics are checked later."""
     (rows.drop_columns("stats") if "stats" in rows.schema.names else rows).validate(full=True)
     return rows
 

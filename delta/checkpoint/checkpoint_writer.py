@@ -27,13 +27,13 @@ from deltaberg.storage.protocol import Storage
 
 _GROUP_ROWS = 1 << 15
 _SIDECAR_ROWS = 1 << 18
-# A missing column counts as null, but Spark asks for these even where it looks for nothing in them.
+# A missing column counts as null, but Spark asks for these even where it reads nothing from them.
 _V1_ACTIONS = ("txn", "metaData", "protocol", "domainMetadata")
 _DICTIONARY = ["add.partitionValues.key_value.key", "remove.partitionValues.key_value.key"]
 
 
 class CheckpointKind(Enum):
-    """The layouts of a checkpoint that one process writes; multi-part ones are written by ``create_in_parts`` alone."""
+    """The layouts of a checkpoint that one process writes; multi-part ones are written by ``distributed_create`` alone."""
 
     CLASSIC = "n.checkpoint.parquet, V1 spec"
     V2_PARQUET = "n.checkpoint.u.parquet with sidecars"
@@ -58,7 +58,7 @@ class CheckpointState:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WrittenCheckpoint:
-    """What ``_last_checkpoint`` says about the checkpoint that was written. parts: of a multi-part one."""
+    """The content of ``_last_checkpoint`` for the checkpoint that was written. parts: of a multi-part one."""
 
     version: int
     size: int
@@ -117,7 +117,7 @@ def write_checkpoint(
         try:
             _write_manifest(storage, location, actions, _file_types(state), kind, counts)
         except BaseException:
-            # Without the main file they are nobody's; where that came to stand all the same, they belong to it.
+            # Without the main file the sidecars belong to no checkpoint; it may be there in spite of the error.
             if not _may_stand(storage, location):
                 _discard(storage, [f"{log_folder}/{SIDECAR_FOLDER}/{sidecar.name}" for sidecar in sidecars])
             raise

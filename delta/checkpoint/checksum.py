@@ -1,4 +1,4 @@
-"""Version checksums, ``N.crc``: what the writer says the table is, compared with what the log says.
+"""Version checksums, ``N.crc``: the writer's statement about the table, compared with the log.
 
 PROTOCOL "Version Checksum File". The file is optional, and one that cannot be parsed counts as absent. Where it can be
 parsed, a difference in protocol or metadata is an error, since engines take these from either file; a difference in number
@@ -75,7 +75,7 @@ class VersionChecksum:
             raise self._differs(*difference)
 
     def difference(self, totals: ChecksumTotals) -> tuple[str, int, int] | None:
-        """The first field in which the sums over all live files differ, what it says and what was found."""
+        """The first field in which the sums over all live files differ, the stated value and the actual one."""
         for key, expected, found in (
             ("numFiles", self.num_files, totals.num_files),
             ("tableSizeBytes", self.table_size_bytes, totals.size_in_bytes),

@@ -1,6 +1,6 @@
 """Writing version checksums, ``N.crc`` (PROTOCOL "Version Checksum File"), each from the one before.
 
-Where the version before has none, none is written: summing up a whole table is the business of whoever checkpoints it.
+Where the version before has none, none is written: a whole table is summed up only when it is checkpointed.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from deltaberg.storage.protocol import Storage
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CommittedState:
-    """What a commit that has just succeeded left behind."""
+    """The state that a commit that has just succeeded left."""
 
     version: int
     protocol: Protocol
@@ -37,8 +37,8 @@ def write_checksum(storage: Storage, log_folder: str, state: CommittedState, *, 
     """Write the checksum of a committed version if the one before has one; whether it was written.
 
     first: the state has no version before it; None: where it is version 0.
-    Nothing is raised: the commit stands without the file, which readers may not ask for. One that
-    names another transaction, which was rolled back, makes room for it.
+    Nothing is raised: the commit stands without the file, which readers may not ask for. A
+    checksum of another transaction, which was rolled back, is replaced.
     """
     before: Mapping[str, object] = {}
     begins = state.version == 0 if first is None else first
@@ -51,7 +51,7 @@ def write_checksum(storage: Storage, log_folder: str, state: CommittedState, *, 
             return False
         before = found
     location = f"{log_folder}/{checksum_name(state.version)}"
-    with suppress(StorageError, MemoryError):  # nobody can write it
+    with suppress(StorageError, MemoryError):  # the file cannot be written
         content = json.dumps(_members(state, before, first=begins), separators=(",", ":"), ensure_ascii=False).encode()
         try:
             storage.put_if_absent(location, content)
@@ -65,7 +65,7 @@ def write_checksum(storage: Storage, log_folder: str, state: CommittedState, *, 
 
 
 def _is_strange(content: bytes, transaction_id: str) -> bool:
-    """Whether a checksum says that it is another commit's than the one that stands: that one was rolled back."""
+    """Whether a checksum states another transaction than the commit that stands: its own commit was rolled back."""
     try:
         found = json.loads(content)
     except (ValueError, RecursionError):

@@ -26,7 +26,7 @@ _MOST_PARTS = 1000  # of a checkpoint whose files are asked for by name
 class LastCheckpoint:
     """The version that the hint names, and the names of the checkpoint's files if they are as it says.
 
-    No names where the hint does not say them in a way that the protocol knows.
+    No names where the hint does not state them as the protocol defines.
     """
 
     version: int
@@ -34,7 +34,7 @@ class LastCheckpoint:
 
 
 def read_hint(storage: Storage, log_folder: str) -> LastCheckpoint | None:
-    """What the hint says; None when there is no usable one."""
+    """The content of the hint; None when there is no usable one."""
     try:
         value = json.loads(storage.get(f"{log_folder}/{LAST_CHECKPOINT}"))
     except (StorageError, ValueError, RecursionError):

@@ -17,7 +17,7 @@ from deltaberg.storage.protocol import Storage
 
 BATCH_ROWS = 8192  # small enough that a batch stays in the processor's caches
 TEXT_BATCH_ROWS = 16384  # texts are parsed a piece at a time, and every batch costs turns at the interpreter's lock
-_BUFFER_BYTES = 1 << 20  # what one request to a store asks for
+_BUFFER_BYTES = 1 << 20  # bytes of one request to a store
 _LOCAL_BUFFER_BYTES = 1 << 16  # for each column that is open at once
 _WORTH_A_THREAD = 4 << 20  # bytes of pages
 _UNEVEN = 0.75  # of the bytes in one share: the other readers would only wait for it

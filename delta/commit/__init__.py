@@ -1,1 +1,1 @@
-"""Commits: what one is made of, how it becomes visible, and what it conflicts with."""
+"""Commits: their content, how they become visible, and their conflicts."""

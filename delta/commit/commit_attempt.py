@@ -22,7 +22,7 @@ from deltaberg.storage.protocol import Chunk
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LogPlace:
-    """Where in the log an attempt goes, and what the version before it left.
+    """The place of an attempt in the log, and the state that the version before it left.
 
     ``previous_timestamp_ms``: its in-commit timestamp, or its file's time where these begin with this commit;
     ``high_water_mark``: the highest row id ever assigned.
@@ -38,7 +38,7 @@ FIRST = LogPlace(version=0, previous_timestamp_ms=None, high_water_mark=-1)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlannedCommit:
-    """Everything that does not depend on the place: an attempt behind a faster writer writes the rest anew."""
+    """The content that does not depend on the version; an attempt after a faster commit makes the rest again."""
 
     base: Snapshot | None
     protocol: Protocol
@@ -58,7 +58,7 @@ class PlannedCommit:
     transaction_id: str
 
     def content(self, place: LogPlace) -> tuple[CommitContent, CommittedState]:
-        """The commit file, ``commitInfo`` first, and what the table is once it is there."""
+        """The commit file, ``commitInfo`` first, and the state of the table after it."""
         metadata, timestamp_ms = self.metadata, self.timestamp_ms
         in_commit_timestamp: int | None = None
         if has_in_commit_timestamps(self.protocol, metadata):

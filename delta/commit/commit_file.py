@@ -15,7 +15,7 @@ _SMALL = 16 << 20
 class CommitContent:
     """The bytes of a commit file, made as they are asked for; those of a small commit at once.
 
-    ``pieces``: the first one is the first line. Raises what making the first ones raises.
+    ``pieces``: the first one is the first line. Raises the errors of making the first ones.
     """
 
     def __init__(self, pieces: Iterable[Chunk]) -> None:
@@ -30,12 +30,13 @@ class CommitContent:
         self.first_line = bytes(self._begun[0])
 
     def data(self) -> bytes | Iterator[Chunk]:
-        """What ``Storage.put_if_absent`` takes; of a large commit it can be had once."""
+        """The content as ``Storage.put_if_absent`` takes it; that of a large commit can be read once."""
         return b"".join(self._begun) if self.is_whole else self._all()
 
     def stands_at(self, storage: Storage, location: str) -> bool:
-        """Whether a file is this commit: it is as long, and its first line is the ``commitInfo``, with a transaction id
-        that nobody else has."""
+        """Whether a file is this commit: it is as long, and its first line is the ``commitInfo``, with a unique
+        transaction id.
+        """
         if storage.head(location).size != self.size:
             return False
         return storage.get_range(location, 0, len(self.first_line)) == self.first_line
@@ -53,7 +54,7 @@ class CommitContent:
 
 
 def put_version(storage: Storage, location: str, content: CommitContent, intent: CommitIntent) -> PutOutcome:
-    """``put_commit`` of a commit file. Raises what that raises, and DeltaCommitStateUnknown."""
+    """``put_commit`` of a commit file. Raises like ``put_commit``, and DeltaCommitStateUnknown."""
     try:
         return put_commit(storage, location, content, intent)
     except CommitStateUnknown as error:

@@ -22,7 +22,7 @@ def commit_info(
     transaction_id: str,
     extra: Mapping[str, object],
 ) -> dict[str, object]:
-    """The action's JSON object. Values of ``parameters`` that are no text become JSON text, as the engines expect."""
+    """The action's JSON object. Values of ``parameters`` that are not texts become JSON text, as the engines expect."""
     body: dict[str, object] = {}
     if in_commit_timestamp_ms is not None:
         body["inCommitTimestamp"] = in_commit_timestamp_ms

@@ -16,7 +16,7 @@ from deltaberg.delta.protocol import row_tracking
 
 
 class Reads(Enum):
-    """What a transaction looked at before it decided what to write."""
+    """The part of a table that a transaction read before it decided what to write."""
 
     NOTHING = "nothing: its files are added whatever else the table holds"
     REMOVED_FILES = "the files that it removes"
@@ -25,7 +25,7 @@ class Reads(Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Intent:
-    """What a transaction read and wants to write. ``added`` and ``removed`` are path keys (``add_path.path_keys``)."""
+    """The reads and writes of a transaction. ``added`` and ``removed`` are path keys (``add_path.path_keys``)."""
 
     reads: Reads
     added: pa.Array
@@ -37,7 +37,8 @@ class Intent:
 def check_conflict(intent: Intent, winner: CommitActions) -> None:
     """Return when the transaction may be committed after ``winner``.
 
-    Raises DeltaConflict saying what both touch. The domain of row tracking is no conflict: ids are assigned again.
+    Raises DeltaConflict naming the files or state that both touch. The domain of row tracking is no conflict: ids are
+    assigned again.
     """
     version = winner.version
     if winner.protocol is not None:

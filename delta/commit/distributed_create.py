@@ -1,16 +1,17 @@
-"""New tables with more files than one commit should hold: version 1 is a checkpoint in parts, written by many processes.
+"""New tables with more files than one commit should hold: version 1 is a checkpoint in parts, written by many
+processes.
 
 The log begins at version 1, as after a log clean-up (PROTOCOL "Metadata Cleanup", "Multi-part checkpoint"): version 0
 never is a table. Only the checkpoint holds protocol, metadata and files, so a reader that ignores checkpoints finds no
 table, never an empty or a half one. In order of time:
 
-1. ``0.json`` is put if absent: a commitInfo and nothing else. It keeps other creators out and is no table to anybody.
-2. The parts of the files, by whoever writes them; a checkpoint without all its parts counts for nothing.
-3. The part with protocol and metadata. From here on readers of checkpoints find the whole table.
+1. ``0.json`` is put if absent: a commitInfo and nothing else. It keeps other creators out and is no table to any
+reader. 2. The parts of the files, written by any process; a checkpoint without all its parts counts for nothing. 3. The
+part with protocol and metadata. From here on readers of checkpoints find the whole table.
 4. ``1.json`` is put if absent: commitInfo and txn. From here on Spark finds it too, and writers can go on.
 5. ``0.json`` is deleted and ``_last_checkpoint`` written.
 
-A part has the same name and content whoever writes it and however often; the caller sees to that.
+The caller makes sure that a part has the same name and content at every attempt to write it.
 """
 
 from __future__ import annotations
@@ -191,8 +192,8 @@ class TableInParts:
         now_ms: Callable[[], int] = lambda: time.time_ns() // 1_000_000,
         new_id: Callable[[], uuid.UUID] = uuid.uuid4,
     ) -> None:
-        """parts: of the checkpoint, the first one, which ``commit`` writes, included. claim: the same text for the same
-        creation, so that it can be taken up again after a crash. protocol: None declares what the metadata uses.
+        """parts: of the checkpoint, the first one, which ``commit`` writes, included. creation_lock: identifies the creation,
+        so that it can be taken up again after a crash. protocol: None declares what the metadata uses.
 
         Raises InvalidDeltaRequest and UnsupportedDeltaFeature for metadata that deltaberg cannot write.
         """
@@ -215,7 +216,7 @@ class TableInParts:
         self._intent = CommitIntent(storage)
 
     def begin(self) -> None:
-        """Keep everybody else out. Raises DeltaConflict where a log stands (``recover`` clears away what a crash left)."""
+        """Keep other creators out. Raises DeltaConflict where a log exists (``recover`` cleans up after a crash)."""
         for found in self._storage.list(self._log):
             file = parse_log_file(found.location)
             if file is not None and file.kind is not LogFileKind.CHECKSUM:
@@ -248,10 +249,10 @@ class TableInParts:
     ) -> WrittenPart:
         """Make the table visible and return its first part, which holds ``adds``, the files that no other part has.
 
-        written: parts 2 and following, all of them. reserved_row_ids: as in ``Transaction.reserve_row_ids``. Whether a
-        path is live twice is for the caller to ask of the fingerprints before.
+        written: parts 2 and following, all of them. reserved_row_ids: as in ``Transaction.reserve_row_ids``. The caller
+        checks the fingerprints beforehand for paths that are live twice.
 
-        Raises DeltaConflict where somebody else wrote version 1, InvalidDeltaRequest for a part that is missing;
+        Raises DeltaConflict where another writer wrote version 1, InvalidDeltaRequest for a part that is missing;
         DeltaCommitStateUnknown when the outcome cannot be learnt.
         """
         recipe, storage = self.recipe, self._storage
@@ -295,7 +296,7 @@ class TableInParts:
         content = _lines([("commitInfo", info), *(("txn", txn.to_json()) for txn in transactions)])
         location = self._commit(FIRST_VERSION)
         with error_context(table=recipe.table_root):
-            # From here on the table may be somebody's already: nothing is rolled back but what surely did not happen.
+            # From here on others may use the table: only what certainly did not happen is rolled back.
             self._begun = False
             try:
                 outcome = put_version(storage, location, content, self._intent)
@@ -340,10 +341,10 @@ class TableInParts:
             point_to(self._storage, self._log, last)
 
     def abandon(self) -> bool:
-        """Take everything back, the part that made the table visible first; whether there was anything to roll back.
+        """Roll everything back, the part that made the table visible first; whether there was anything to roll back.
 
-        Without effect after a commit, and where somebody else has taken the creation up. What cannot be deleted is left
-        to ``recover``.
+        Without effect after a commit, and where another process has taken the creation up. What cannot be deleted is
+        left to ``recover``.
         """
         if not self._begun:
             return False
@@ -355,7 +356,7 @@ class TableInParts:
         return True
 
     def _require_creation_lock(self) -> None:
-        """Raise DeltaConflict where this creation was taken for dead: its files are another one's now."""
+        """Raise DeltaConflict where another process took this creation for dead and took its files over."""
         if not self._is_claimed():
             self._begun = False
             raise DeltaConflict(
@@ -374,9 +375,9 @@ class TableInParts:
 
 
 def recover(storage: Storage, location: str, *, creation_lock: str) -> None:
-    """Clear away what a creation under this claim left behind when it died; a finished one is kept.
+    """Delete the files that a creation under this lock left when it died; a finished one is kept.
 
-    Raises DeltaConflict where the log is claimed by another creation, which may still be at work.
+    Raises DeltaConflict where another creation holds the lock, which may still be at work.
     """
     if not is_claimed(storage, location, creation_lock=creation_lock):
         return
@@ -389,7 +390,7 @@ def recover(storage: Storage, location: str, *, creation_lock: str) -> None:
 
 
 def is_claimed(storage: Storage, location: str, *, creation_lock: str) -> bool:
-    """Whether a creation under this claim is going on in a folder, or died there. Raises DeltaConflict for another's."""
+    """Whether a creation under this lock is going on in a folder, or died there. Raises DeltaConflict for another's."""
     found = creation_lock_of(storage, location)
     if found is not None and found != creation_lock:
         place = f"{log_folder(location.rstrip('/') or '/')}/{commit_name(0)}"
@@ -402,7 +403,7 @@ def is_claimed(storage: Storage, location: str, *, creation_lock: str) -> bool:
 
 
 def creation_lock_of(storage: Storage, location: str) -> str | None:
-    """Whose creation is going on in a folder, or died there; None where none is."""
+    """The lock of the creation that is going on in a folder, or died there; None where there is none."""
     place = f"{log_folder(location.rstrip('/') or '/')}/{commit_name(0)}"
     try:
         if storage.head(place).size > _LARGEST_CLAIM:
@@ -421,7 +422,7 @@ def partition_names(protocol: Protocol, metadata: Metadata) -> tuple[str, ...]:
 
 
 def _roll_back(storage: Storage, log: str) -> None:
-    """Delete the checkpoint of the first version, its first part first, and then the claim."""
+    """Delete the checkpoint of the first version, its first part first, and then the creation lock."""
     parts = []
     for info in storage.list(log):
         file = parse_log_file(info.location)

@@ -1,4 +1,4 @@
-"""The file actions of a commit that is being prepared, and what they do to the table as a whole."""
+"""The file actions of a commit that is being prepared, and their effect on the table as a whole."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ class ChangeTotals:
 
 
 class FileBatches:
-    """Files of one kind of action, put aside, and what is known of them all without looking again."""
+    """Files of one kind of action, put aside, with the facts about them that are needed without reading them again."""
 
     def __init__(self) -> None:
         self._batches = BatchSpool()
@@ -99,7 +99,7 @@ class FileBatches:
 
     @property
     def fingerprints(self) -> PathFingerprints:
-        """Of all paths."""
+        """The keys of all paths."""
         return self._paths
 
 
@@ -131,7 +131,7 @@ class FileChanges:
 
     @property
     def removed_fingerprints(self) -> PathFingerprints:
-        """Of the paths of all files to remove."""
+        """The keys of the paths of all files to remove."""
         return PathFingerprints.joined(files.fingerprints for files in self._removes.values())
 
     def remove(self, batch: pa.RecordBatch, *, data_change: bool) -> None:
@@ -162,7 +162,7 @@ class FileChanges:
             )
 
     def shape(self, *, copies_rows: bool | None) -> CommitShape:
-        """What the commit does to rows. ``copies_rows`` None assumes the worst of a commit that adds and removes."""
+        """The commit's effect on rows. ``copies_rows`` None assumes the worst of a commit that adds and removes."""
         adds_rows = self.adds.changes_data
         if adds_rows and any(self._removes.values()):
             removed = self.removed_keys()

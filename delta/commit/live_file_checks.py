@@ -1,8 +1,8 @@
-"""What a commit may do with the files that are live already (PROTOCOL "Add File and Remove File", "Action Reconciliation").
+"""The changes that a commit may make to live files (PROTOCOL "Add File and Remove File", "Action Reconciliation").
 
-A remove of a file that is not live changes nothing for readers, and an add of one that is live replaces what the log
-says of it; but both would make the totals of a checksum wrong, and a path that is live with two deletion vectors is no
-table at all. So what a transaction says must be what it does.
+A remove of a file that is not live changes nothing for readers, and an add of one that is live replaces its entry in
+the log; but both would make the totals of a checksum wrong, and no table may have a path that is live with two deletion
+vectors. So the actions of a transaction must match the live files.
 """
 
 from __future__ import annotations

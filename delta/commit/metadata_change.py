@@ -43,7 +43,7 @@ def check_metadata_change(before: Metadata, after: Metadata) -> None:
 
 
 def _check_names_kept(before: Metadata, after: Metadata) -> None:
-    """Columns that files hold under their names keep these as physical names when the mapping begins."""
+    """Columns that files hold under their names keep those names as physical names when column mapping is enabled."""
     known = {path for path, _ in walk_fields(before.schema)}
     for path, field in walk_fields(after.schema):
         if path in known and field.metadata.get(PHYSICAL_NAME) != field.name:

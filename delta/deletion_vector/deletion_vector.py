@@ -43,7 +43,7 @@ class DeletionVectorDescriptor:
 
     @property
     def unique_id(self) -> str:
-        """What tells two vectors of the same data file apart in log replay."""
+        """The identity of a vector among those of one data file, for log replay."""
         start = f"{self.storage_type}{self.path_or_inline_dv}"
         return start if self.offset is None else f"{start}@{self.offset}"
 

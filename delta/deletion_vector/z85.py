@@ -1,7 +1,7 @@
 """Z85, the Base85 of deletion vector descriptors (ZeroMQ RFC 32), over whole columns at once.
 
-Four bytes, big endian, become five characters. Lengths that are not multiples of four are padded with zero bytes
-by whoever encodes; the descriptor's ``sizeInBytes`` says how many of the decoded bytes count.
+Four bytes, big endian, become five characters. Lengths that are not multiples of four are padded with zero bytes by the
+writer; the descriptor's ``sizeInBytes`` says how many of the decoded bytes count.
 """
 
 from __future__ import annotations

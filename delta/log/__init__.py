@@ -1,1 +1,1 @@
-"""The Delta Log Entries and Action Reconciliation: which files of the log make a version, and what they say."""
+"""The Delta Log Entries and Action Reconciliation: the log files of a version, and their actions."""

@@ -1,6 +1,6 @@
 """The non-file actions of the log as values: metaData, txn, domainMetadata, commitInfo. PROTOCOL "Actions".
 
-``add`` and ``remove`` are never objects: they are rows of ``deltaberg.delta.log.add_file`` and ``remove_file``.
+``add`` and ``remove`` are never objects: they are rows of ``deltaberg.delta.log.file_actions``.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""What tells two commits of one version number apart: their content, as far as it has to be read for that.
+"""Fingerprints that distinguish two commits of one version number by as much of their content as that takes.
 
-Copies of a table that went on apart have one table id and the same version numbers. A commit states a time, and the names
-of its files are random, so no two commits have one content unless one was copied from the other.
+Copies of a table that diverged have one table id and the same version numbers. A commit states a time, and the names of
+its files are random, so no two commits have one content unless one was copied from the other.
 """
 
 from __future__ import annotations

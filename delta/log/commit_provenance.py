@@ -1,6 +1,6 @@
-"""What a commit says of who made it, from its ends only. PROTOCOL "Commit Provenance Information".
+"""The provenance that a commit states, read from its ends only. PROTOCOL "Commit Provenance Information".
 
-Writers put ``commitInfo`` first or last. A commit may add millions of files, so what stands between is not read.
+Writers put ``commitInfo`` first or last. A commit may add millions of files, so the lines between are not read.
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ class CommitProvenance:
 
 
 def read_provenance(storage: Storage, location: str) -> CommitProvenance:
-    """Of one commit file. Raises NotFound, StorageError."""
+    """The provenance of one commit file. Raises NotFound, StorageError."""
     with error_context(path=location), storage.open(location) as file:
         size = file.size()
         lines = file.read(min(size, _END_BYTES)).split(b"\n")
         if size > _END_BYTES:
-            # The line in the middle of which a piece ends is not read.
+            # The incomplete line at the end of a piece is not read.
             lines.pop()
             file.seek(max(_END_BYTES, size - _END_BYTES))
             lines += file.read().split(b"\n")[1:]

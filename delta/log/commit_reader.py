@@ -124,7 +124,7 @@ def parse_file_actions(piece: ActionLines, partition_names: Sequence[str]) -> Fi
 
 
 def no_file_actions(partition_names: Sequence[str]) -> FileActions:
-    """What a commit without file actions has."""
+    """The file actions of a commit that has none."""
     none = np.empty(0, dtype=np.int64)
     lines = pa.array([], pa.large_binary())
     piece = ActionLines(small=(), lines=lines, versions=none, sources=none, numbers=none, locations=())
@@ -228,7 +228,7 @@ def _split(pieces: Sequence[_Piece]) -> ActionLines:
 def _require_utf8(
     lines: pa.LargeBinaryArray, pieces: Sequence[_Piece], sources: np.ndarray, numbers: np.ndarray
 ) -> None:
-    """Raise CorruptLog naming the first line that is not UTF-8, be it in a field that nobody reads."""
+    """Raise CorruptLog naming the first line that is not UTF-8, even in a field that is not read."""
     try:
         lines.view(pa.large_string()).validate(full=True)
     except pa.ArrowInvalid as error:

@@ -100,7 +100,7 @@ def vector_ids(rows: pa.RecordBatch | pa.Table) -> pa.Array | pa.ChunkedArray:
 
 
 def file_keys(rows: pa.RecordBatch | pa.Table) -> tuple[pa.Array | pa.ChunkedArray, pa.Array | pa.ChunkedArray]:
-    """What tells files apart: their path in one spelling, and the logical file's key, path with deletion vector."""
+    """The keys of files: their path in one spelling, and the logical file's key, path with deletion vector."""
     paths = rows.column("path")
     if isinstance(paths, pa.ChunkedArray):
         paths = paths.combine_chunks()

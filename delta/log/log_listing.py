@@ -55,11 +55,11 @@ def find_segment(storage: Storage, log_folder: str, *, version: int | None = Non
 
 
 def _probed_segment(storage: Storage, log_folder: str, hint: LastCheckpoint, version: int | None) -> LogSegment | None:
-    """The segment from the hinted checkpoint, without a listing; None where only a listing can tell.
+    """The segment from the hinted checkpoint, without a listing; None where a listing is needed.
 
     A folder of the local file system is read as a whole to list any of it, so names are asked for instead: the files of
-    the hinted checkpoint N, the commits N + 1, N + 2, ... and the checksum of the last. The protocol says no more of the
-    hint than that newer files may be listed from it, so nothing is trusted that was not seen to be there:
+    the hinted checkpoint N, the commits N + 1, N + 2, ... and the checksum of the last. The protocol promises only that
+    newer files may be listed from the hint, so only files that were seen are trusted:
 
     - Commits have successive versions (PROTOCOL "Delta Log Entries"), so those up to the first that is missing, K, are
       the log unless it has a gap. A gap shows in a commit beyond: ``_LOOK_AHEAD`` more are asked for, in the order of
@@ -91,7 +91,7 @@ def _probed_segment(storage: Storage, log_folder: str, hint: LastCheckpoint, ver
         latest_ms = max(file.modified_ms for file in found.files)
         if any(number > newest for number in after) or found.changed_ms > latest_ms + _FOLDER_LAG_MS:
             return None
-        # A checksum of a commit that is missing: the listing says what is there.
+        # A checksum of a missing commit: a listing decides.
         beyond = storage.probe(log_folder, [checksum_name(newest + 1)])
         if beyond is None or beyond.files:
             return None

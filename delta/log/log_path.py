@@ -1,4 +1,4 @@
-"""The names of files in ``_delta_log``, parsed once into what they mean. PROTOCOL "File Types"."""
+"""The names of files in ``_delta_log``, parsed once. PROTOCOL "File Types"."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ class LogFile:
 
 
 def parse_log_file(location: str, *, size: int = 0, modified_ms: int = 0) -> LogFile | None:
-    """What a file of the log folder is; None for anything that the protocol does not name there."""
+    """The meaning of a name in the log folder; None for names that the protocol does not define."""
     match = _NAME.fullmatch(location.rpartition("/")[2])
     if match is None:
         return None

@@ -48,7 +48,7 @@ class ReplayedFiles:
     live_paths: pa.Array = field(repr=False)
 
     def without_rows(self) -> ReplayedFiles:
-        """Only the keys: enough to say which files of a checkpoint are still live."""
+        """Only the keys, which suffice to tell which files of a checkpoint are still live."""
         return replace(self, adds=self.adds.slice(0, 0), removes=self.removes.slice(0, 0))
 
     def drop_superseded(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -139,7 +139,7 @@ def reconcile_non_file_actions(actions: Iterable[LoggedAction]) -> NonFileState:
 
 
 def table_state(state: NonFileState, *, version: int) -> tuple[Protocol, Metadata]:
-    """Protocol and metadata of a version. Raises CorruptLog when the log has none, and what their parsers raise."""
+    """Protocol and metadata of a version. Raises CorruptLog when the log has none, and the errors of parsing them."""
     for name, action in (("protocol", state.protocol), ("metaData", state.metadata)):
         if action is None:
             raise CorruptLog(f"Cannot open version {version}: the log has no {name} action", version=version)

@@ -19,7 +19,7 @@ class Checkpoint:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LogSegment:
-    """What to read for ``version``: ``deltas`` are commits and log compactions after the checkpoint, in order.
+    """The files to read for ``version``: ``deltas`` are commits and log compactions after the checkpoint, in order.
 
     ``commit`` is the version's own commit and ``checksum`` its ``.crc`` where they exist.
     """
@@ -34,9 +34,9 @@ class LogSegment:
 def complete_checkpoints(files: Iterable[LogFile]) -> dict[int, Checkpoint]:
     """The checkpoint to use for each version that has a complete one.
 
-    Readers must ignore multi-part checkpoints with missing parts. An empty file is none either, in whatever form: writers
-    that fail leave such files, and Delta Spark and Delta Kernel ignore them. Of several checkpoints of one version any will do:
-    V2 before classic before multi-part, and Parquet before JSON.
+    Readers must ignore multi-part checkpoints with missing parts. An empty file counts as no checkpoint, in every form:
+    writers that fail leave such files, and Delta Spark and Delta Kernel ignore them. Of several checkpoints of one
+    version any will do: V2 before classic before multi-part, and Parquet before JSON.
     """
     whole: dict[int, LogFile] = {}
     parts: dict[tuple[int, int], dict[int, LogFile]] = {}
@@ -92,7 +92,7 @@ def build_segment(files: Sequence[LogFile], *, version: int | None = None) -> Lo
 
 
 def _require_end(files: Sequence[LogFile], newest: int) -> None:
-    """Raise CorruptLog for a log whose end is lost: whatever a file is of was committed before the file was written."""
+    """Raise CorruptLog for a log whose end is lost: a checkpoint or checksum is written after its version's commit."""
     last = max(files, key=lambda file: file.version if file.end_version is None else file.end_version)
     version = last.version if last.end_version is None else last.end_version
     if version > newest:

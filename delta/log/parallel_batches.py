@@ -27,8 +27,8 @@ def processors() -> int:
 def in_order(work: Callable[[pa.RecordBatch], _Result], batches: Iterator[pa.RecordBatch]) -> Iterator[_Result]:
     """``work`` of each batch in the order of the batches; at most a few batches for each processor are held.
 
-    The threads that work take the batches from their source themselves, one thread at a time, so that none waits in a
-    queue and no thread only feeds the others. A lone batch gets no thread.
+    Working threads take the batches from their source themselves, one thread at a time, so that none waits in a queue
+    and no thread only feeds the others. A lone batch gets no thread.
     """
     first = next(batches, None)
     if first is None:
@@ -78,7 +78,9 @@ class _Turns:
 
 
 def ahead(items: Iterator[_Item]) -> Generator[_Item, None, None]:
-    """The same items, made by a thread of its own that is an item ahead; what it raises is raised in its turn."""
+    """The items in order, made one ahead by a thread of their own; an error that making one raises is raised in its
+    turn.
+    """
     pool = ThreadPoolExecutor(1, thread_name_prefix="delta-log-read")
     try:
         pending = deque(pool.submit(next, items, None) for _ in range(_AHEAD))

@@ -1,6 +1,6 @@
 """Whether any path occurs twice among millions, in eight bytes a path. PROTOCOL "Action Reconciliation".
 
-A fingerprint that occurs twice only raises a suspicion: whoever asks looks at those paths themselves.
+A fingerprint that occurs twice only raises a suspicion: the caller compares those paths themselves.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 _WORD = 8
-_WORDS_FROM_THE_END = 9  # what tells file names apart, a UUID and a suffix, stands near the end
+_WORDS_FROM_THE_END = 9  # The part that distinguishes file names, a UUID and a suffix, is near the end.
 _MULTIPLIER = np.uint64(0x9E3779B97F4A7C15)
 _SHIFT = np.uint64(29)
 
@@ -39,21 +39,21 @@ class PathFingerprints:
 
     @staticmethod
     def joined(several: Iterable[PathFingerprints]) -> PathFingerprints:
-        """Those of several as one."""
+        """The fingerprints of several collections as one."""
         together = PathFingerprints()
         together._parts = [part for each in several for part in each._parts]
         return together
 
     @staticmethod
     def all_of(several: Iterable[PathFingerprints]) -> npt.NDArray[np.uint64]:
-        """All fingerprints of several, in ascending order."""
+        """All fingerprints of several collections, in ascending order."""
         every = np.concatenate([np.empty(0, dtype=np.uint64), *PathFingerprints.joined(several)._parts])
         every.sort()
         return every
 
     @staticmethod
     def repeated_among(several: Iterable[PathFingerprints]) -> npt.NDArray[np.uint64]:
-        """``repeated`` for all paths of several."""
+        """``repeated`` for all paths of several collections."""
         every = PathFingerprints.all_of(several)
         return np.unique(every[1:][every[1:] == every[:-1]])
 

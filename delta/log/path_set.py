@@ -38,7 +38,7 @@ class PathSet:
         same = pc.equal(asked, self._members.take(pa.array(self._order[places[rows]])))
         result[rows] = same.to_numpy(zero_copy_only=False)
         if len(self._shared):
-            # Other members have the fingerprint, too: only the slow look-up tells.
+            # Other members share the fingerprint: only the slow look-up decides.
             unclear = np.isin(found[rows], self._shared) & ~result[rows]
             result[rows[unclear]] = pc.is_in(asked.filter(pa.array(unclear)), self._members).to_numpy(
                 zero_copy_only=False

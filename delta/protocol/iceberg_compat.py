@@ -1,13 +1,13 @@
-"""IcebergCompatV1, V2 and V3: what a table must keep so that it can be converted to Iceberg.
+"""IcebergCompatV1, V2 and V3: the rules that keep a table convertible to Iceberg.
 
 PROTOCOL "Iceberg Compatibility V1" and "V2", and the RFC of V3 (protocol_rfcs/iceberg-compat-v3.md); where these are
 silent, the reference implementations (``IcebergCompat.scala`` and the kernel's ``icebergcompat`` package): a partition
 column is of a primitive type, and V3 is never switched off again (``metadata_change``). A rule that is broken is refused
 by name; nothing is switched on behind the caller's back, except by ``with_nested_ids``, which a caller asks for.
 
-A commit does not open data files, so the rules about what is in them are kept by whoever writes the files: partition
-values stand in them as columns, every column carries its column mapping id as ``field_id``, and from V2 on timestamps are
-int64 and list elements, map keys and map values carry their ids, too.
+A commit does not open data files, so the rules about what is in them are kept by the writer of the files: partition
+values stand in them as columns, every column carries its column mapping id as ``field_id``, and from V2 on timestamps
+are int64 and list elements, map keys and map values carry their ids, too.
 """
 
 from __future__ import annotations

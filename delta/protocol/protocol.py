@@ -59,7 +59,7 @@ class Protocol:
         )
 
     def require_readable(self) -> None:
-        """Raise UnsupportedDeltaFeature naming what keeps deltaberg from reading the table exactly.
+        """Raise UnsupportedDeltaFeature naming the feature that keeps deltaberg from reading the table exactly.
 
         Unknown features of writers do not concern readers (PROTOCOL "Table Features") and pass.
         """
@@ -83,7 +83,7 @@ class Protocol:
                 )
 
     def unknown_features(self) -> tuple[str, ...]:
-        """Listed features that deltaberg has never heard of."""
+        """Listed features that deltaberg does not know."""
         return tuple(name for name in self.features if name not in FEATURE_BY_NAME)
 
     def _check(self) -> None:

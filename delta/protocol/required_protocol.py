@@ -55,9 +55,9 @@ def has_other_names(schema: StructType) -> bool:
 
 
 def protocol_of_new_table(metadata: Metadata, features: Iterable[str] = (), *, by_name: bool = False) -> Protocol:
-    """The protocol of a new table: what its metadata uses, and ``features``, which nothing in the metadata may show.
+    """The protocol of a new table: the features of its metadata, and ``features``, which the metadata need not show.
 
-    by_name: as ``new_protocol`` has it; it is so, too, where column mapping gives a column another name in the files.
+    by_name: as in ``new_protocol``; also true where column mapping gives a column another name in the files.
     """
     mapped = metadata.properties.column_mapping_mode != "none" and has_other_names(metadata.schema)
     return new_protocol({*features_in_use(metadata), *features}, by_name=by_name or mapped)

@@ -12,7 +12,7 @@ from enum import Enum
 
 
 class FeatureKind(Enum):
-    """Who must know a feature."""
+    """Whether readers or only writers must know a feature."""
 
     READER_WRITER = "reader and writer"
     WRITER = "writer"
@@ -20,7 +20,7 @@ class FeatureKind(Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TableFeature:
-    """What the protocol says about a feature and what deltaberg does with it.
+    """A feature by the protocol, and deltaberg's support for it.
 
     ``legacy_version`` is the pair of minReaderVersion and minWriterVersion that implies the feature without lists.
     ``enabled_by`` is the table property that switches it on when its value is ``true`` (None: on wherever it is
@@ -282,7 +282,7 @@ FEATURES: tuple[TableFeature, ...] = (
     TableFeature(
         name="icebergWriterCompatV1",
         kind=_W,
-        summary="what is written can be written by Iceberg engines, too",
+        summary="Iceberg engines can write the table, too",
         handling="read; commits to such a table are refused",
         requires=("icebergCompatV2",),
         enabled_by="delta.enableIcebergWriterCompatV1",
@@ -290,7 +290,7 @@ FEATURES: tuple[TableFeature, ...] = (
     TableFeature(
         name="icebergWriterCompatV3",
         kind=_W,
-        summary="what is written can be written by Iceberg v3 engines, too",
+        summary="Iceberg v3 engines can write the table, too",
         handling="read; commits to such a table are refused",
         requires=("icebergCompatV3",),
         enabled_by="delta.enableIcebergWriterCompatV3",

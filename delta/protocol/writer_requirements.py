@@ -1,6 +1,6 @@
-"""What the protocol asks of a writer before a commit (PROTOCOL "Requirements for Writers" and each table feature).
+"""The protocol's requirements of a writer before a commit (PROTOCOL "Requirements for Writers" and each table feature).
 
-deltaberg commits files, it does not make rows: what can only be kept by looking at rows (CHECK constraints,
+deltaberg commits files, it does not make rows: a rule that can only be kept by checking rows (CHECK constraints,
 invariants, generated and identity columns) cannot be honoured here, so a commit that would need it is refused by name.
 """
 
@@ -24,7 +24,7 @@ NOT_WRITABLE = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CommitShape:
-    """What a commit does to the data, as far as the rules care."""
+    """The effect of a commit on the data, as far as the rules depend on it."""
 
     adds_rows: bool = False
     removes_rows: bool = False
@@ -56,10 +56,11 @@ def require_writable(protocol: Protocol) -> None:
 def check_commit(
     protocol: Protocol, metadata: Metadata, shape: CommitShape, *, rules_guaranteed: frozenset[str] = frozenset()
 ) -> None:
-    """Check what the active features say about a commit; ``rules_guaranteed``: those whose rows the caller vouches for.
+    """Check a commit against the active features; ``rules_guaranteed``: those whose rules the caller guarantees for
+    every row.
 
-    Raises InvalidDeltaRequest for what no writer may do to this table, and UnsupportedDeltaFeature for what a writer
-    may do only after looking at the rows.
+    Raises InvalidDeltaRequest for a commit that no writer may make to this table, and UnsupportedDeltaFeature for one
+    that a writer may make only after checking the rows.
     """
     properties = metadata.properties
     if shape.removes_rows and protocol.supports("appendOnly") and properties.append_only:
@@ -92,7 +93,9 @@ def check_commit(
 
 
 def _unwritable_voids(delta_type: DeltaType, path: tuple[str, ...]) -> Iterator[str]:
-    """Places where a void type leaves nothing to write: in an array or map, a struct or table of voids alone."""
+    """The places where a void type leaves a writer nothing to write: in an array or map, and in a struct or table of
+    voids alone.
+    """
     where = repr(".".join(path)) if path else "the table"
     match delta_type:
         case StructType(fields=fields):

@@ -1,8 +1,9 @@
 """Which ``CURRENT_DEFAULT`` is a literal value of its column's type, as icebergCompatV3 asks for.
 
-The RFC of icebergCompatV3 says "a literal value" and no more. The reference implementations (``DeltaColumnDefaults`` of
-Spark, ``ColumnDefaults`` of the kernel) parse the bare text by the column's type: no ``DATE'...'``, no ``1.5BD``, no
-``NULL``. A table with another default could not be written by them any more, so this is the form that counts here.
+The RFC of icebergCompatV3 says "a literal value" and nothing else. The reference implementations
+(``DeltaColumnDefaults`` of Spark, ``ColumnDefaults`` of the kernel) parse the bare text by the column's type: no
+``DATE'...'``, no ``1.5BD``, no ``NULL``. A table with another default could not be written by them any more, so this is
+the form that counts here.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Partition values: typed values and their texts in the log. PROTOCOL "Partition Value Serialization".
 
-Everything works on whole columns; only texts that Arrow cannot read are looked at one by one, each distinct one once.
+Everything works on whole columns; only texts that Arrow cannot read are parsed one by one, each distinct one once.
 """
 
 from __future__ import annotations
@@ -184,7 +184,7 @@ def _float_parser(target: pa.DataType) -> Callable[[str], object]:
 
 
 def _decimal_parser(delta_type: DecimalType) -> Callable[[str], Decimal | None]:
-    # A longer text could have more digits than anything exact that fits; it would only cost time.
+    # A longer text could have more digits than anything exact that fits; parsing it would only take time.
     longest = 200
 
     def parse(text: str) -> Decimal | None:

@@ -22,16 +22,16 @@ from deltaberg.delta.schema.types import (
 
 
 def match_by(mapping: ColumnMapping) -> Match:
-    """By Parquet field id in mode ``id``, by physical name otherwise."""
+    """Whether columns are found by Parquet field id (mode ``id``) or by physical name."""
     return "id" if mapping.mode is MappingMode.ID else "name"
 
 
 def read_fields(
     mapping: ColumnMapping, fields: Iterable[StructField], *, variant_as_json: bool
 ) -> tuple[ReadField, ...]:
-    """What to read from a data file for top-level columns of the table.
+    """The fields to read from a data file for top-level columns of the table.
 
-    Every field is nullable, whatever the schema says: a column that a file lacks reads as null, and readers do not
+    Every field is nullable, also a required one: a column that a file lacks reads as null, and readers do not
     enforce what writers promised ("Consistency Between Table Metadata and Data Files").
     """
     return tuple(_field(mapping, field, variant_as_json) for field in fields)

@@ -39,7 +39,7 @@ def parse_schema(schema_string: str) -> StructType:
 
 
 def schema_to_json(schema: StructType) -> str:
-    """The ``schemaString`` of a schema; what ``parse_schema`` reads, metadata included."""
+    """The ``schemaString`` of a schema; ``parse_schema`` reads it back, metadata included."""
     return json.dumps(type_to_json(schema), separators=(",", ":"), ensure_ascii=False)
 
 
@@ -107,7 +107,7 @@ def _collations(delta_type: DeltaType, path: tuple[str, ...]) -> Iterator[tuple[
 
 
 def _own_collations(name: str, metadata: Mapping[str, object]) -> dict[str, str]:
-    """What a field's metadata says, by path relative to it. Keys begin with its name or its physical name."""
+    """The entries of a field's metadata, by path relative to it. Keys begin with its name or its physical name."""
     found = metadata.get(_COLLATIONS)
     result = {}
     for path, collation in found.items() if isinstance(found, dict) else ():

@@ -60,7 +60,7 @@ def parse_timestamps(texts: pa.Array, *, zone: str) -> pa.Array:
     A local time that the zone skips moves on by the gap; one that occurs twice is the earlier, as in Java.
     """
     instant = pa.timestamp("us", tz="UTC")
-    if pc.all(pc.ends_with(texts, "Z"), min_count=0).as_py():  # what most engines write, told without a pattern
+    if pc.all(pc.ends_with(texts, "Z"), min_count=0).as_py():  # the form of most engines, told without a pattern
         return _fast_or_each(texts, instant, lambda text: _instant_of(text, zone))
     with_zone = pc.match_substring_regex(texts, _HAS_ZONE)
     if pc.all(with_zone, min_count=0).as_py():

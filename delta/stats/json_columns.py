@@ -4,7 +4,7 @@ The log holds JSON in two places: the action lines themselves, and the statistic
 *inside* a JSON string. ``PLAIN`` writes the first form, ``EMBEDDED`` the second with every quote already escaped,
 because escaping a million finished texts costs more than writing them.
 
-A column of texts is kept as the pieces that make it up (``JsonText``) until somebody asks for it whole: nested objects
+A column of texts is kept as the pieces that make it up (``JsonText``) until the whole text is needed: nested objects
 would copy every character once a level otherwise.
 """
 
@@ -58,12 +58,12 @@ class JsonText:
         return pc.binary_join_element_wise(*self.pieces, "")
 
     def between(self, before: str, after: str) -> JsonText:
-        """The same with constants around each text; nulls stay null."""
+        """The column with constants around each text; nulls stay null."""
         wrapped = JsonText(pieces=_merged((before, *self.pieces, after)), rows=self.rows)
         return of_array(wrapped.array()) if self.has_nulls else wrapped
 
     def where(self, valid: pa.Array) -> JsonText:
-        """The same with null where ``valid`` is false."""
+        """The column with null where ``valid`` is false."""
         if pc.all(valid).as_py() is not False:
             return self
         return of_array(pc.if_else(valid, self.array(), _NULL))
@@ -154,7 +154,7 @@ class JsonColumns:
 
     def _floating(self, values: pa.Array) -> pa.Array:
         text = pc.cast(values, pa.string())
-        # 1250 becomes 1250.0: some readers tell the two apart.
+        # 1250 becomes 1250.0: some readers distinguish the two.
         whole = pc.equal(pc.floor(values), values)
         if pc.any(whole).as_py():
             whole = pc.and_not(whole, pc.match_substring_regex(text, "[.en]"))

@@ -179,7 +179,7 @@ def _parse_as_texts(lines: pa.Array, target: pa.StructType) -> pa.Array | None:
 
 
 def _parse_each(lines: pa.Array, target: pa.StructType) -> pa.Array:
-    """Line by line: whatever is not what it should be is null."""
+    """Line by line; a value of another kind than expected is null."""
     rows = [_object_of(line) for line in lines.cast(pa.binary()).to_pylist()]
     texts = _as_logged(_as_texts(target))
     columns = [_text_column(rows, field, field.name) for field in texts]
@@ -244,16 +244,16 @@ def _read_objects(lines: pa.Array, read_as: pa.StructType) -> pa.Array | None:
 
 
 def _as_logged(stats: pa.StructType) -> pa.StructType:
-    """The same members under the names that the log uses."""
+    """The members under the names that the log uses."""
     names = dict((*_COUNTS, *_NESTED))
     return pa.struct([pa.field(names[field.name], field.type) for field in stats])
 
 
 def _as_read(target: pa.DataType) -> pa.DataType:
-    """The kinds that Arrow's JSON reader shall expect: dates and timestamps as texts, for their many forms.
+    """The types to pass to Arrow's JSON reader: dates and timestamps as texts, for their many forms.
 
-    The reader takes as many digits as the precision before it moves the point by the scale, and does not look whether
-    the result still fits: where it might not even fit 128 bits it gets 256.
+    The reader takes as many digits as the precision before it moves the point by the scale, and does not check that the
+    result still fits; a number that might not fit 128 bits gets 256.
     """
     if pa.types.is_struct(target):
         return pa.struct([pa.field(field.name, _as_read(field.type)) for field in target])

@@ -31,7 +31,7 @@ def stats_text(stats: pa.Array, json: JsonColumns) -> JsonText:
 
 
 def record_count_text(stats: pa.Array, json: JsonColumns) -> JsonText:
-    """``{"numRecords":n}``: all that the statistics of a ``remove`` are asked for; null where it is unknown."""
+    """``{"numRecords":n}``: the statistics of a ``remove``; null where it is unknown."""
     return _scalar(pc.struct_field(stats, "num_records"), json).between("{" + json.key("numRecords"), "}")
 
 

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 LONGEST_LINE = 1_000
 LONGEST_VALUE = 200
-# A pipe has no width: nothing wraps there, which is what grep and awk want.
+# A pipe has no width: lines are not wrapped there, so that grep and awk see whole ones.
 PIPE_WIDTH = 100_000
 _LAID_OUT = 500
 
@@ -38,8 +38,11 @@ def stderr() -> Console:
 
 
 def error_line(text: str) -> str:
-    """What stands on standard error of a text that may quote names and bytes of files: one line of printable characters, and
-    of LONGEST_LINE at most. Long values lose their middle first."""
+    """The text of an error for standard error, where it may quote names and bytes of files: one line of printable
+    characters.
+
+    The line has LONGEST_LINE characters at most; long values lose their middle first.
+    """
     line = "".join(each if each.isprintable() else repr(each)[1:-1] for each in text)
     if len(line) > LONGEST_LINE:
         line = re.sub(rf"\S{{{LONGEST_VALUE + 1},}}", lambda found: _without_middle(found[0], LONGEST_VALUE), line)
@@ -59,8 +62,9 @@ def _without_middle(text: str, most: int) -> str:
 def print_rows(
     columns: Sequence[str], rows: Sequence[Sequence[str]], *, right: Sequence[str] = (), whole: Sequence[str] = ()
 ) -> None:
-    """Print what ``grid`` makes of many rows. Where lines may be as long as they are (in a pipe, and where there are so many
-    rows that only a search makes sense of them), they are written as they come, since laying them out takes long."""
+    """Print what ``grid`` makes of many rows. In a pipe, and for very many rows, lines keep their length and are
+    written one by one, because laying them out takes long.
+    """
     if sys.stdout.isatty() and len(rows) <= _LAID_OUT:
         table = grid(*columns, right=tuple(right), whole=tuple(whole))
         for row in rows:
@@ -84,7 +88,8 @@ def _line(cells: Sequence[str], widths: Sequence[int], to_right: Sequence[bool])
 
 def grid(*columns: str, right: tuple[str, ...] = (), whole: tuple[str, ...] = ()) -> Table:
     """An airy table with a header line; nothing is cut off, long cells fold. ``right`` names right-aligned columns,
-    ``whole`` those that never fold, as numbers that one may want to copy."""
+    ``whole`` those that never fold, such as numbers to copy.
+    """
     from rich.box import SIMPLE_HEAD
     from rich.table import Table
 
@@ -100,7 +105,7 @@ def grid(*columns: str, right: tuple[str, ...] = (), whole: tuple[str, ...] = ()
 
 
 def facts(rows: dict[str, str]) -> RenderableType:
-    """Names and what is said about them, without lines; empty values are left out."""
+    """Names and their values, without lines; empty values are left out."""
     from rich.console import Group
     from rich.table import Table
     from rich.text import Text

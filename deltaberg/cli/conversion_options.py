@@ -1,4 +1,4 @@
-"""The options that say how to convert: the same for every command that plans."""
+"""The options of a conversion, shared by every command that plans one."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ FormatVersion = Annotated[
     int | None,
     typer.Option(
         "--format-version",
-        help="To Iceberg: its format version. Default: the lowest that carries all.",
+        help="To Iceberg: format version. Default: the lowest that carries everything.",
         metavar="1|2|3",
         min=1,
         max=3,
@@ -45,7 +45,7 @@ Strict = Annotated[
 ]
 Deep = Annotated[
     bool,
-    typer.Option("--deep", help="Look into every data file's footer, also where the metadata vouches for the file."),
+    typer.Option("--deep", help="Read every data file's footer, also where metadata proves its layout."),
 ]
 Mapping = Annotated[
     ColumnMapping,
@@ -67,12 +67,12 @@ FormerNameChoice = Annotated[
 ]
 TypeMappings = Annotated[
     list[str] | None,
-    typer.Option("--map", help="What to make of a type that the target lacks; may be repeated.", metavar="uuid=string"),
+    typer.Option("--map", help="Convert a type that the target lacks; may be repeated.", metavar="uuid=string"),
 ]
 PartitionTimezone = Annotated[
     str,
     typer.Option(
-        "--partition-timezone", help="To Iceberg: zone of timestamp partition values that name none.", metavar="ZONE"
+        "--partition-timezone", help="To Iceberg: time zone of timestamp partition values without one.", metavar="ZONE"
     ),
 ]
 IcebergCompat = Annotated[
@@ -80,7 +80,10 @@ IcebergCompat = Annotated[
     typer.Option("--iceberg-compat", help="To Delta: enforce and declare icebergCompat.", metavar="none|v1|v2|v3"),
 ]
 EngineChoice = Annotated[
-    EngineName, typer.Option("--engine", help="Who rewrites files that cannot be shared.", metavar="auto|local|spark")
+    EngineName,
+    typer.Option(
+        "--engine", help="Where the work is done: in this process or in Spark tasks.", metavar="auto|local|spark"
+    ),
 ]
 Clean = Annotated[
     bool,

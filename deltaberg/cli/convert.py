@@ -45,8 +45,8 @@ def convert(
     Exit code 3, and nothing written, when something cannot be carried as asked: deltaberg plan says what. Of a history, the
     versions that were committed before stand.
 
-    What a conversion left that died is removed by the next one, once it can never be committed; deltaberg rollback takes
-    everything back.
+    The next conversion removes the files of one that died, once they can never be committed; deltaberg rollback removes
+    everything that was written.
 
     \b
     Example:
@@ -94,7 +94,7 @@ def convert(
 
 
 def warn(result: ConvertResult) -> None:
-    """What was put right, what was removed and what went wrong after the commit, one line each on standard error."""
+    """Write repairs, removed files and failures after the commit to standard error, one line each."""
     from deltaberg.cli.console import print_error, stderr
 
     err = stderr()
@@ -107,7 +107,7 @@ def warn(result: ConvertResult) -> None:
 
 
 def show(result: ConvertResult) -> None:
-    """What was written, and the warnings once more."""
+    """The report of a conversion, with the warnings repeated."""
     from rich.text import Text
 
     from deltaberg.cli.console import facts, plural, stdout

@@ -27,9 +27,9 @@ def history(
     json: options.Json = False,
     verbose: options.Verbose = False,
 ) -> None:
-    """The commits of a table.
+    """List the commits of a table.
 
-    Versions or snapshots, newest first, and what each was made from where deltaberg wrote the table.
+    Versions or snapshots, newest first; where deltaberg wrote the table, with the source commit of each.
 
     \b
     Example:

@@ -1,4 +1,4 @@
-"""``deltaberg inspect``: what a table is."""
+"""``deltaberg inspect``: describe a table."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def inspect(
     json: options.Json = False,
     verbose: options.Verbose = False,
 ) -> None:
-    """What a table is, from its metadata.
+    """Describe a table from its metadata.
 
     Format, version, schema, partitioning, features, counts, deletes and size. No data file is opened.
 

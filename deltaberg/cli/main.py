@@ -67,7 +67,7 @@ def _deltaberg(
 
 
 class _Stopped(BaseException):
-    """An interrupt on its way past Typer, which would make a bare exit code of it."""
+    """An interrupt on its way past Typer, which would reduce it to an exit code."""
 
 
 def _stoppable(command: Callable[..., None]) -> Callable[..., None]:
@@ -86,13 +86,13 @@ for command in (inspect, scan, history, plan, convert, sync, verify, rollback):
 
 
 class Terminated(KeyboardInterrupt):
-    """SIGTERM came: what cleans up after Ctrl-C cleans up after this."""
+    """SIGTERM arrived; the clean-up is that of Ctrl-C."""
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Run one command and end the process with its exit code."""
     invocation = Invocation()
-    # A defect of ours ends the process by itself, with exit code 1: only its report is changed.
+    # A defect of deltaberg ends the process with exit code 1; only its report is changed.
     sys.excepthook = lambda kind, error, trace: _report_defect(invocation, error)
     with _terminable():
         code = run(sys.argv[1:] if arguments is None else arguments, invocation)
@@ -101,7 +101,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
 @contextmanager
 def _terminable() -> Iterator[None]:
-    """Meanwhile SIGTERM is raised in the main thread, as Ctrl-C is."""
+    """While the context is active, SIGTERM is raised in the main thread, as Ctrl-C is."""
 
     def end(number: int, frame: object) -> NoReturn:
         raise Terminated
@@ -117,7 +117,7 @@ def _terminable() -> Iterator[None]:
 
 
 def run(arguments: Sequence[str], invocation: Invocation) -> int:
-    """Run one command; gives the exit code. An error is one line on standard error, and with ``--json`` a document."""
+    """Run one command; returns the exit code. An error is one line on standard error, and with ``--json`` a document."""
     try:
         # Not by calling ``app``, which puts Typer's own exception hook in place of ours.
         command = typer.main.get_command(app)
@@ -128,7 +128,7 @@ def run(arguments: Sequence[str], invocation: Invocation) -> int:
     except _USAGE_ERROR as error:
         return _misused(invocation, error)
     except BrokenPipeError:
-        # The reader of a pipe left; what is still buffered has nowhere to go.
+        # The reader of a pipe has closed it; buffered output cannot be delivered.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return EXIT_FAILED
     except (KeyboardInterrupt, _Stopped, typer.Abort) as error:
@@ -156,7 +156,7 @@ def _failed(invocation: Invocation, text: str, error: BaseException, code: int) 
 
 
 def _interrupted(invocation: Invocation, error: BaseException) -> int:
-    """One line that says what stands, where the command knows."""
+    """One line that says how much of the target stands, where the command knows."""
     causes = tuple(_causes(error))
     code = EXIT_TERMINATED if any(isinstance(each, Terminated) for each in causes) else EXIT_INTERRUPTED
     told = next((each for each in causes if isinstance(each, Interrupted)), None)
@@ -166,7 +166,7 @@ def _interrupted(invocation: Invocation, error: BaseException) -> int:
 
 
 def _causes(error: BaseException | None) -> Iterator[BaseException]:
-    """The error, and what it was raised for; typer turns an interrupt into an error of its own."""
+    """The error and its causes; typer turns an interrupt into an error of its own."""
     while error is not None:
         yield error
         error = error.__cause__ or error.__context__

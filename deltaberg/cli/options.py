@@ -10,7 +10,7 @@ import typer
 
 @dataclass(slots=True)
 class Invocation:
-    """What ``main`` must know about the call to report its outcome; filled while options are parsed."""
+    """State of the call that ``main`` needs to report its outcome; filled while options are parsed."""
 
     verbose: bool = False
     json: bool = False
@@ -43,23 +43,25 @@ SnapshotId = Annotated[int | None, typer.Option("--snapshot-id", help="An Iceber
 Ref = Annotated[str | None, typer.Option("--ref", help="An Iceberg branch or tag.", metavar="BRANCH-OR-TAG")]
 AsOf = Annotated[
     str | None,
-    typer.Option("--as-of", help="The state at a moment, ISO 8601, in UTC unless it says.", metavar="TIMESTAMP"),
+    typer.Option("--as-of", help="The state at a time, ISO 8601; UTC unless it has an offset.", metavar="TIMESTAMP"),
 ]
 Relocate = Annotated[
     list[str] | None,
-    typer.Option("--relocate", help="Files said to be under OLD are under NEW; may be repeated.", metavar="OLD=NEW"),
+    typer.Option(
+        "--relocate", help="Read files below OLD at NEW, where they were copied; may be repeated.", metavar="OLD=NEW"
+    ),
 ]
 AllowLocation = Annotated[
     list[str] | None,
     typer.Option(
         "--allow-location",
-        help="Files of the table may be under PREFIX, in another store than its own; may be repeated.",
+        help="Allow files of the table below PREFIX in another store; may be repeated.",
         metavar="PREFIX",
     ),
 ]
 Format = Annotated[
     FormatName | None,
-    typer.Option("--format", help="Which table is meant where a folder holds both.", metavar="iceberg|delta"),
+    typer.Option("--format", help="The format to read where a folder holds both.", metavar="iceberg|delta"),
 ]
 Json = Annotated[
     bool,

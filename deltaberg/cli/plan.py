@@ -1,4 +1,4 @@
-"""``deltaberg plan``: what a conversion would do, and why."""
+"""``deltaberg plan``: say what a conversion would do, and why."""
 
 from __future__ import annotations
 
@@ -48,11 +48,11 @@ def plan(
     json: options.Json = False,
     verbose: options.Verbose = False,
 ) -> None:
-    """What a conversion would do, and why.
+    """Show what a conversion would do, and why.
 
-    What is shared, translated, rewritten and refused. Writes nothing.
+    Lists what would be shared, translated, rewritten and refused. Writes nothing.
 
-    Exit codes as of deltaberg convert: 3 when it would be refused, 5 when the target holds another table or was changed.
+    Exit codes are those of deltaberg convert: 3 when it would be refused, 5 when the target holds another table or was changed.
 
     \b
     Example:
@@ -101,7 +101,9 @@ def plan(
 
 
 def show(result: Plan, out: Console) -> None:
-    """From what to what, the files in numbers where they were looked at, then one block for each finding, the gravest first."""
+    """The two states, the numbers of files where they were surveyed, then one block for each finding, the most severe
+    first.
+    """
     from rich.text import Text
 
     from deltaberg.cli.console import count, deletes, facts, plural, size
@@ -143,7 +145,7 @@ def show(result: Plan, out: Console) -> None:
 
 
 def footers(found: FooterCount) -> str:
-    """How many were read, how many were not, and why that suffices."""
+    """How many footers were read, how many were not, and why that suffices."""
     from deltaberg.cli.console import count
 
     if not found.files:
@@ -157,7 +159,7 @@ def footers(found: FooterCount) -> str:
 
 
 def rewriting(result: Plan) -> str:
-    """How many files, and what that costs."""
+    """How many files are rewritten, and how many bytes that reads and writes."""
     from deltaberg.cli.console import count, size
 
     if not result.rewritten_files:
@@ -178,7 +180,7 @@ def table_name(side: dict[str, Any]) -> str:
 
 
 def details(target: dict[str, Any]) -> dict[str, str]:
-    """What was chosen for the target, in words."""
+    """The choices for the target, in words."""
     shown = {}
     for key, value in target.items():
         if key in {"format", "location", "version", "snapshot_id", "format_version", "state"} or value in (
@@ -197,7 +199,7 @@ def details(target: dict[str, Any]) -> dict[str, str]:
 
 
 def refusal(result: Plan) -> str:
-    """One line that names what stands in the way."""
+    """One line that names the findings that refuse."""
     refused = [item for item in result.items if item.severity == "refuse"]
     named = "; ".join(f"{item.code} ({item.what}): {item.reason}" for item in refused[:3])
     rest = f"; and {len(refused) - 3} more" if len(refused) > 3 else ""

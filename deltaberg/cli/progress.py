@@ -1,4 +1,4 @@
-"""A progress bar on a terminal for whatever takes more than a second."""
+"""A progress bar on a terminal for operations of more than a second."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ SHOW_AFTER_SECONDS = 1.0
 
 
 class ProgressBar:
-    """Told ``(stage, done, total)``, it draws on standard error; total 0 draws a count without an end.
+    """Called with ``(stage, done, total)``, it draws on standard error; total 0 draws a count without an end.
 
     It draws nothing before a second has passed, nothing where standard error is no terminal, and leaves nothing behind.
     """

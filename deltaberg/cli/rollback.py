@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 TargetFolder = Annotated[
     str, typer.Argument(help="The folder that a conversion wrote to.", metavar="TARGET", show_default=False)
 ]
-Yes = Annotated[bool, typer.Option("--yes", help="Do it; without it, what would be done is shown.")]
+Yes = Annotated[bool, typer.Option("--yes", help="Delete the files; without it, they are only listed.")]
 
 
 def rollback(
@@ -28,10 +28,10 @@ def rollback(
 ) -> None:
     """Roll back what convert wrote to a target.
 
-    Removes the target's metadata, the files that were written for it, and what unfinished conversions left; data files of
-    the source and files that deltaberg did not write are never touched. Nobody may write to the target meanwhile.
+    Removes the target's metadata, the files that were written for it, and files of unfinished conversions; data files of
+    the source and files that deltaberg did not write are never touched. No other process may write to the target meanwhile.
 
-    Exit code 5, and nothing removed, when somebody else has committed to the target, or a conversion to it is running.
+    Exit code 5, and nothing removed, when another writer has committed to the target, or a conversion to it is running.
 
     \b
     Example:

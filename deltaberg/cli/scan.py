@@ -43,11 +43,11 @@ def scan(
     json: options.Json = False,
     verbose: options.Verbose = False,
 ) -> None:
-    """The rows, deletes applied.
+    """Read the rows of a table, with deletes applied.
 
-    They come in no particular order. Variant is written as JSON text, geometry and geography as WKB, uuid as 16 bytes.
+    Rows come in no particular order. Variant is written as JSON text, geometry and geography as WKB, uuid as 16 bytes.
 
-    Exit code 2 when F has the extension of another format than Parquet, or is - (standard output).
+    Exit code 2 when F has the extension of a format other than Parquet, or is - (standard output).
 
     \b
     Example:
@@ -81,7 +81,7 @@ def scan(
 
 
 def check_extension(out: str) -> None:
-    """Raise UsageError for a file name that promises something else than Parquet."""
+    """Raise UsageError for a file name whose extension is not Parquet's."""
     if out == "-":
         raise UsageError(
             "Cannot write -: --out writes a Parquet file, which needs a place to be written to; give a file name, or leave "
@@ -108,7 +108,7 @@ def column_names(text: str) -> tuple[str, ...]:
 
 
 def write(selected: TableScan, out: str, *, json: bool) -> None:
-    """Stream all rows into a Parquet file and say how many there were."""
+    """Stream all rows into a Parquet file and report their number."""
     from deltaberg.cli.console import plural, print_json
     from deltaberg.cli.progress import ProgressBar
     from deltaberg.storage import absolute_location, open_storage

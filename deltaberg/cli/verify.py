@@ -1,4 +1,4 @@
-"""``deltaberg verify``: whether two tables are equal."""
+"""``deltaberg verify``: compare two tables."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ Rows = Annotated[bool, typer.Option("--rows", help="Compare the content too, row
 Bounds = Annotated[bool, typer.Option("--bounds", help="Check the statistics against the data files.")]
 Engine = Annotated[
     EngineName,
-    typer.Option("--engine", help="Who reads the rows: this process or Spark tasks.", metavar="local|spark"),
+    typer.Option("--engine", help="Where rows are read: in this process or in Spark tasks.", metavar="local|spark"),
 ]
 TargetFormat = Annotated[
     options.FormatName | None,
@@ -44,12 +44,12 @@ def verify(
     json: options.Json = False,
     verbose: options.Verbose = False,
 ) -> None:
-    """Whether two tables are equal.
+    """Compare two tables.
 
-    Schema, files, counts and bounds are compared; with --rows the content too, in Spark tasks with --engine spark. Without --rows no
-    data file is opened: what only footers show is not compared.
+    Schema, files, counts and bounds are compared; with --rows the content too, in Spark tasks with --engine spark. Without
+    --rows no data file is opened: facts that only footers show are not compared.
 
-    Exit code 4 when they differ, or when a file is missing that one of them lists.
+    Exit code 4 when the tables differ, or when a file that one of them lists is missing.
 
     \b
     Example:
@@ -87,7 +87,7 @@ def verify(
 
 
 def show(report: VerifyReport) -> None:
-    """One line a check, and what differs below it."""
+    """One line a check, with its differences below it."""
     from rich.text import Text
 
     from deltaberg.cli.console import stdout

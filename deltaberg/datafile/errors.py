@@ -1,4 +1,4 @@
-"""What can go wrong inside a data file."""
+"""Errors of data files."""
 
 from __future__ import annotations
 
@@ -6,4 +6,4 @@ from deltaberg.errors import DeltabergError
 
 
 class DataFileError(DeltabergError):
-    """A data file is damaged or does not hold what the table declares; ``path`` names the file."""
+    """A data file is damaged or contradicts the table's declarations; ``path`` names the file."""

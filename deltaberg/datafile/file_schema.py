@@ -36,7 +36,7 @@ class FileField:
 class NamedField:
     """Names that stand for a field id in files without ids (Iceberg, "Column Projection", name mapping).
 
-    Children of a list are named ``element``, of a map ``key`` and ``value``, whatever the file calls them.
+    Children of a list are named ``element``, of a map ``key`` and ``value``, whatever names the file uses.
     """
 
     names: tuple[str, ...]

@@ -1,4 +1,4 @@
-"""What Parquet footers say, for one file or many, without reading any column."""
+"""The contents of Parquet footers, of one file or many, without reading any column."""
 
 from __future__ import annotations
 

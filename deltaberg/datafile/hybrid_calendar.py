@@ -82,7 +82,7 @@ def _julian_to_gregorian(days: Int64s) -> Int64s:
 class HybridCalendar:
     """The calendar a file was written in. ``timezone`` is the writer's zone, which matters before 1900 only.
 
-    Raises ValueError at construction for a zone that nobody knows.
+    Raises ValueError at construction for an unknown zone.
     """
 
     timezone: str = "UTC"

@@ -1,8 +1,8 @@
 """Reading the columns that a table declares out of the columns that a file has.
 
 Iceberg's section "Column Projection" and Delta's section "Column Mapping": fields are found by id or by physical
-name, promoted exactly, and filled with their default or null where the file lacks them. List elements, map keys and
-map values are found by their place, whatever their names and ids.
+name, promoted exactly, and filled with their default or null where the file lacks them. List elements, map keys and map
+values are found by position, whatever their names and ids.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ class ReadField:
 
 
 class _Column(Protocol):
-    """Makes one column, or one field below it, out of the file's."""
+    """Makes one column, or one field below it, from the file's columns."""
 
     @property
     def source(self) -> FileField | None: ...
@@ -206,7 +206,7 @@ def _mismatch(field: ReadField, source: FileField, path: tuple[str, ...]) -> Dat
 
 
 class _Missing:
-    """A field that the file lacks: its default, or null."""
+    """A field that the file lacks, filled with its default or null."""
 
     source: FileField | None = None
 
@@ -281,7 +281,7 @@ class _Struct:
                 found = True
                 yield leaf
         if not found:
-            # Nothing below is wanted or there: one leaf still tells where the struct itself is null.
+            # Nothing below is wanted or present: one leaf still shows where the struct itself is null.
             yield _cheapest_leaf(self._file)
 
     def settle(self, needed: frozenset[int] | None) -> None:
@@ -302,7 +302,7 @@ class _Struct:
         for column, position, child in zip(self.below, self._positions, self._field.children, strict=True):
             made = column.convert(empty if position is None else stored[position])
             _require(made, child, (*self._path, child.name), mask)
-            # What is null only because its parent is must not be null itself where the type says so.
+            # A value that is null only because its parent is must not be null itself where the type forbids nulls.
             arrays.append(made if child.nullable else without_nulls(made))
         if not arrays:
             return pa.array([{}] * len(array), self._field.type, mask=None if mask is None else mask.to_numpy(False))
@@ -399,7 +399,7 @@ class _Variant:
 
 
 def without_nulls(array: pa.Array) -> pa.Array:
-    """The same values, with anything where there were nulls."""
+    """The array with its nulls replaced by arbitrary values."""
     if not array.null_count:
         return array
     kind = array.type
@@ -421,7 +421,7 @@ def without_nulls(array: pa.Array) -> pa.Array:
 
 
 def _compact_offsets(array: pa.Array) -> tuple[pa.Array, int, int]:
-    """Offsets that begin at 0, and where the values that they count begin and how many there are."""
+    """Offsets that begin at 0, the position of the first value that they count, and the number of values."""
     offsets = array.offsets
     first = offsets[0].as_py() if len(offsets) else 0
     last = offsets[-1].as_py() if len(offsets) else 0

@@ -1,8 +1,8 @@
 """Which stored values may be read as which declared type, and the exact conversion.
 
 The union of Iceberg's schema evolution (section "Schema Evolution") and Delta's type widening (section "Type
-Widening"), plus the physical spellings that both formats allow for one logical type (section "Parquet" of each). What
-is not listed is refused; what is listed is exact or refused, never rounded.
+Widening"), plus the physical spellings that both formats allow for one logical type (section "Parquet" of each). A pair
+that is not listed is refused; a listed conversion is exact or refused, never rounded.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _DIGITS = {
     16: 5,
     32: 10,
     64: 20,
-}  # what Delta asks for; its text names 10 and 20, Spark widens byte and short, too
+}  # the digits that Delta requires; its text names 10 and 20, Spark widens byte and short, too
 
 
 class NotPromotable(Exception):

@@ -1,9 +1,9 @@
 """Which places may be read and written on behalf of a table.
 
-A table's metadata names files, and whoever can write metadata could name any file of the machine or any bucket that the
-user's credentials open. So files are read in the stores that the user named (a bucket, a container, a host, or the local
-file system, each by the location that was typed), and below prefixes that the user allowed or relocated to; files are
-written below folders that were chosen as a target.
+A table's metadata names files, and a writer of the metadata could name any file of the machine or any bucket that the
+user's credentials open. So files are read in the stores that the user named (a bucket, a container, a host, or the
+local file system, each by the location that was typed), and below prefixes that the user allowed or relocated to; files
+are written below folders that were chosen as a target.
 """
 
 from __future__ import annotations
@@ -30,7 +30,9 @@ _HOW: Final = "name them with --allow-location PREFIX (allow_locations=) if they
 
 
 def allowed_prefixes(locations: Iterable[str]) -> tuple[str, ...]:
-    """What a user typed as ``--allow-location``. Raises UsageError for a secret, StorageError for what is no location."""
+    """A location given as ``--allow-location``. Raises UsageError for a secret, StorageError for a text that is no
+    location.
+    """
     return tuple(_without_slash(canonical_location(absolute_location(each))) for each in locations)
 
 
@@ -44,7 +46,7 @@ class AccessPolicy:
     """Places are resolved locations: relocated, local paths without a scheme.
 
     stores: as ``store_of`` gives them. allowed: prefixes of whole segments, below which files may be read wherever they
-    are. targets: folders below which files may be written; None where nothing was said about writing yet.
+    are. targets: folders below which files may be written; None where writing is not restricted yet.
     """
 
     stores: frozenset[str]
@@ -52,11 +54,11 @@ class AccessPolicy:
     targets: tuple[str, ...] | None = None
 
     def with_stores_of(self, places: Iterable[str]) -> AccessPolicy:
-        """Also reads the stores of these places, which the user named."""
+        """The policy that also reads the stores of these places, which the user named."""
         return replace(self, stores=self.stores | {store_of(place) for place in places})
 
     def writing(self, *folders: str) -> AccessPolicy:
-        """Writes below these folders, which the user chose, and nowhere else."""
+        """The policy that writes below these folders, which the user chose, and nowhere else."""
         return replace(self, targets=tuple(map(_without_slash, folders)))
 
     def allows(self, place: str) -> bool:
@@ -109,7 +111,7 @@ class AccessPolicy:
             raise _not_chosen(place, self.targets)
 
     def require_folder_writable(self, place: str) -> None:
-        """Like ``require_writable``; a target itself and the folders above it may be made, and taken away when empty."""
+        """Like ``require_writable``; a target itself and the folders above it may be created, and deleted when empty."""
         folder = _without_slash(place)
         if self.targets is None:
             return

@@ -24,10 +24,10 @@ class _Stored:
 
 
 class BatchSpool:
-    """A list of record batches that takes about the same memory however long it gets; read as often as one likes.
+    """A list of record batches that takes about the same memory however long it gets; it can be read repeatedly.
 
-    The file has no name, so nothing is left of it when the process ends; it stands where the operating system puts
-    temporary files. Raises StorageError where that has no room.
+    The file has no name, so nothing is left of it when the process ends; it is in the operating system's temporary
+    folder. Raises StorageError where that is full.
     """
 
     def __init__(self, *, in_memory_bytes: int = _IN_MEMORY_BYTES) -> None:

@@ -1,7 +1,8 @@
-"""The one put that makes a commit visible: sent once, looked up whenever its answer is not plain.
+"""The one put that makes a commit visible: sent once, and checked by a read where its answer is not clear.
 
-A commit has three outcomes: it stands, it certainly does not, or nobody can tell. ``CommitIntent`` is noted before the
-request; from then on nothing that the commit refers to may be deleted until ``put_commit`` knows that it does not stand.
+A commit has three outcomes: it stands, it certainly does not, or the outcome is unknown. ``CommitIntent`` is noted
+before the request; from then on nothing that the commit refers to may be deleted until ``put_commit`` knows that it
+does not stand.
 """
 
 from __future__ import annotations
@@ -17,15 +18,15 @@ from deltaberg.storage.protocol import Chunk, Storage
 
 
 class PutContent(Protocol):
-    """What is put: bytes that no other writer puts there, so that finding them proves whose they are."""
+    """The content of a put: bytes that no other writer puts there, so that finding them proves whose they are."""
 
     @property
     def is_whole(self) -> bool:
-        """Whether all of it was taken: before that a storage has sent nothing."""
+        """Whether all of it was taken: before that, nothing has been sent."""
         ...
 
     def data(self) -> bytes | Iterator[Chunk]:
-        """What ``Storage.put_if_absent`` takes."""
+        """The content in the form that ``Storage.put_if_absent`` takes."""
         ...
 
     def stands_at(self, storage: Storage, location: str) -> bool:
@@ -60,17 +61,17 @@ class CommitIntent:
 
     @property
     def stands(self) -> bool:
-        """Whether it certainly does."""
+        """Whether the commit certainly does not stand."""
         return self.may_stand and self.is_known
 
     def sent(self, location: str) -> None:
-        """Before the request."""
+        """Note that the request is about to be sent."""
         self.may_stand, self.is_known = True, False
         if self._storage is not None:
             self._storage.commit_begins(location)
 
     def ended(self, location: str, *, stands: bool) -> None:
-        """The outcome is known."""
+        """Note that the outcome is known."""
         if self._storage is not None:
             self._storage.commit_ends(location, stands=stands)
         self.may_stand, self.is_known = stands, True
@@ -88,7 +89,7 @@ def put_commit(storage: Storage, location: str, content: PutContent, intent: Com
     """Write the file that makes a commit visible unless it exists; COMMITTED or TAKEN.
 
     A store may report failure, or its own repeated request as a collision, after the file was written; an interrupt may
-    arrive before the answer. The file itself is asked then, once.
+    arrive before the answer. Then the file itself is read, once.
 
     Raises CommitStateUnknown where the outcome cannot be learnt, and StorageError where nothing was written. An interrupt
     is raised as it is, and ``intent`` says whether the commit may stand.
@@ -117,7 +118,7 @@ def _note(intent: CommitIntent, location: str, outcome: PutOutcome) -> None:
 
 
 def _learnt(storage: Storage, location: str, content: PutContent, failure: BaseException) -> PutOutcome:
-    """What came of a request that failed. Raises CommitStateUnknown."""
+    """The outcome of a request that failed. Raises CommitStateUnknown."""
     collided = isinstance(failure, AlreadyExists)
     if isinstance(failure, NotSent):
         return PutOutcome.ABSENT

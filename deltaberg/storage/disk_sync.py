@@ -16,7 +16,7 @@ _CANNOT = {errno.EINVAL, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS, errno.EB
 class DiskSync:
     """Files and folders that were written and may not be on disk yet.
 
-    later: they are put there by ``flush``, or when there are many; else at once.
+    later: ``flush`` puts them on disk, or their number does; else they are put there at once.
     """
 
     def __init__(self, *, later: bool) -> None:
@@ -79,7 +79,7 @@ def sync_file(path: str) -> None:
 
 
 def sync_handle(handle: int) -> None:
-    """Put an open file or folder on disk; a file system that knows no such thing is used as it is. Raises OSError."""
+    """Put an open file or folder on disk; a file system without ``fsync`` is used as it is. Raises OSError."""
     try:
         os.fsync(handle)
     except OSError as error:

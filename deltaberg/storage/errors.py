@@ -1,4 +1,4 @@
-"""What can go wrong with files, in deltaberg's own words."""
+"""Errors of files and stores, in deltaberg's own terms."""
 
 from __future__ import annotations
 

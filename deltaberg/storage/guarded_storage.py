@@ -1,4 +1,4 @@
-"""A storage that reads and writes only where a policy lets it: no call passes it by, whoever makes the call."""
+"""A storage that reads and writes only where a policy allows it, for every caller."""
 
 from __future__ import annotations
 
@@ -15,7 +15,9 @@ from deltaberg.storage.protocol import Chunk, FileInfo, Probe, Storage
 
 
 class GuardedStorage:
-    """Passes on to another storage what ``policy`` lets pass. Satisfies ``Storage``; raises LocationRefused and OutsideTarget."""
+    """Passes to another storage the calls that ``policy`` allows. Satisfies ``Storage``; raises LocationRefused and
+    OutsideTarget.
+    """
 
     def __init__(self, storage: Storage, policy: AccessPolicy) -> None:
         self.unguarded = storage
@@ -140,6 +142,6 @@ def with_target(storage: Storage, folder: str, *, location: str, writes: bool) -
 
 
 def unguarded_places(storage: Storage, locations: pa.Array) -> pa.Array:
-    """Where files would be, those too that may not be read: to name them. Nothing is contacted."""
+    """The locations of files, including those that may not be read, in order to name them. Nothing is contacted."""
     inner = storage.unguarded if isinstance(storage, GuardedStorage) else storage
     return inner.resolve_many(locations)

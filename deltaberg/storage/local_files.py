@@ -200,12 +200,14 @@ class LocalFiles:
             raise
 
     def delete_unfinished(self, path: str) -> None:
-        """Delete the staged files of a folder, whoever began them."""
+        """Delete all staged files of a folder, of every process."""
         for name in self._staged(path):
             _discard(os.path.join(path, name))
 
     def delete_abandoned(self, path: str) -> None:
-        """Delete the staged files whose processes have died; where that cannot be told, those untouched for a day."""
+        """Delete the staged files whose processes have died; where that cannot be determined, those untouched for a
+        day.
+        """
         for name in self._staged(path):
             staged = _STAGED.fullmatch(name)
             if staged is not None and _is_abandoned(os.path.join(path, name), staged["mark"]):
@@ -324,7 +326,7 @@ _NO_HARD_LINKS = {errno.EPERM, errno.EOPNOTSUPP, errno.ENOTSUP, errno.ENOSYS, er
 
 @contextmanager
 def _told(verb: str, path: str) -> Iterator[None]:
-    """Say in our own words what the operating system refused."""
+    """Translate an error of the operating system."""
     try:
         yield
     except (FileNotFoundError, NotADirectoryError) as error:

@@ -33,7 +33,7 @@ def scheme_of(location: str) -> str | None:
 
 
 def absolute_location(text: str) -> str:
-    """What a person typed as a location: a relative local path is taken from the working directory.
+    """A location as a user typed it; a relative local path is taken from the working directory.
 
     Raises UsageError for a URL with credentials in it.
     """
@@ -110,7 +110,7 @@ class Relocation:
         return place
 
     def _place(self, location: str) -> str:
-        """The canonical location; the text itself where it is none but a prefix moves it."""
+        """The canonical location; the text itself where it is no location but a prefix of the relocation matches it."""
         try:
             return canonical_location(location)
         except StorageError:

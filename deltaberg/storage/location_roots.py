@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 NAMED: Final = 5
-"""So many folders a message names."""
+"""The number of folders that a message names."""
 
 _KEPT: Final = 1000
 _FEW: Final = 8
@@ -66,7 +66,7 @@ class Roots:
 
     @classmethod
     def of(cls, places: pa.Array) -> Roots:
-        """Of all places."""
+        """The folders of all places."""
         found = cls()
         found.add(places)
         return found
@@ -127,7 +127,9 @@ class Roots:
         self.files[top] = self.files.get(top, 0) + files
 
     def _count_few(self, places: pa.Array) -> pa.Array:
-        """Count the files of a few folders, which is the usual case, one folder after the other; what is left."""
+        """Count the files of a few folders, which is the usual case, one folder after the other; returns the other
+        files.
+        """
         above = _above(self.own)
         for _ in range(_FEW):
             if not len(places):

@@ -32,7 +32,7 @@ def open_storage(*, relocate: Mapping[str, str] = _NOTHING, options: Mapping[str
     option that no store knows.
     """
     if options:
-        # Nothing of it is needed for local files.
+        # Local files need none of it.
         from deltaberg.storage.store_options import check_options
 
         check_options(options)
@@ -43,7 +43,7 @@ class ObjectStorage:
     """Sends each location, once resolved, to the local file system or to its object store."""
 
     def __init__(self, relocation: Relocation, options: Mapping[str, str], *, commits_here: bool = True) -> None:
-        """commits_here: False where another process commits what is written through this storage."""
+        """commits_here: False where another process commits the files written through this storage."""
         hide_options(options)
         self._relocation = relocation
         self._options = options

@@ -1,7 +1,7 @@
-"""Which of many files are there: folders are looked into here, listings of an object store are searched.
+"""Which of many files are there: local folders are read, listings of an object store are searched.
 
-A listing gives a thousand names for one request, so a folder is listed as long as it does not hold far more than what is
-asked for; what is left then is looked for in the folders below, and in the end by name. No more than one piece of a
+A listing gives a thousand names for one request, so a folder is listed as long as it does not hold far more than what
+is asked for; the rest is searched in the folders below, and in the end asked for by name. No more than one piece of a
 listing is in memory.
 """
 
@@ -23,9 +23,9 @@ Mask = npt.NDArray[np.bool_]
 _Rows = npt.NDArray[np.int64]
 
 FEW: Final = 16
-"""So many files are asked for by name rather than listed."""
+"""Up to so many files are asked for by name rather than listed."""
 WASTE: Final = 10
-"""A listing is given up once it has named so many times what is wanted (and ``SPARE`` more)."""
+"""A listing is given up once it has named so many times the number of wanted files (and ``SPARE`` more)."""
 SPARE: Final = 10_000
 
 _NAMES_AT_ONCE: Final = 65_536
@@ -35,7 +35,7 @@ _NO_KEY: Final = r"^[^:]+://[^/]*/?$|^[^:]+://.*(//|/\.\.?/|/\.\.?$|/$|[\x00-\x1
 
 
 class Objects(Protocol):
-    """What is needed of an object store."""
+    """The operations of an object store that this module needs."""
 
     def lists(self, url: str) -> bool:
         """Whether the store of a URL can be listed at all."""
@@ -49,7 +49,7 @@ class Objects(Protocol):
 
 
 def present_locally(files: LocalFiles, paths: pa.Array) -> Mask:
-    """Whether a regular file stands at each absolute path. Raises StorageError for a folder that may not be looked into."""
+    """Whether a regular file stands at each absolute path. Raises StorageError for a folder that may not be read."""
     found = np.zeros(len(paths), dtype=np.bool_)
     folders = pc.replace_substring_regex(paths, r"[^/]*$", "").dictionary_encode()
     order = np.argsort(folders.indices.to_numpy(), kind="stable")
@@ -86,7 +86,7 @@ def _by_name(objects: Objects, urls: pa.Array, rows: _Rows, found: Mask) -> None
 
 
 def _by_listing(objects: Objects, urls: pa.Array, rows: _Rows, found: Mask) -> None:
-    """For the files of one bucket."""
+    """Which objects of one bucket are there."""
     if len(rows) <= FEW:
         _by_name(objects, urls, rows, found)
         return
@@ -116,7 +116,7 @@ def _by_listing(objects: Objects, urls: pa.Array, rows: _Rows, found: Mask) -> N
 
 
 def _common_folder(urls: pa.Array) -> str:
-    """The deepest folder above all of them. What the first and the last in order share, all share."""
+    """The deepest folder above all of them. A prefix that the first and the last in order share, all share."""
     ends = pc.min_max(urls).as_py()
     first, last = ends["min"].split("/")[:-1], ends["max"].split("/")[:-1]
     shared = next((place for place, (one, other) in enumerate(zip(first, last, strict=False)) if one != other), None)

@@ -11,7 +11,7 @@ from hashlib import sha256
 from typing import Final
 
 PROCESS_MARK: Final = r"[0-9a-f]{12}-[0-9a-f]{1,16}-[0-9a-f]{1,16}"
-"""What a mark looks like: machine, process id, when the process began. It names neither host nor user."""
+"""The form of a mark: machine, process id, when the process began. It names neither host nor user."""
 
 _MARK: Final = re.compile(PROCESS_MARK)
 
@@ -22,7 +22,9 @@ def process_mark() -> str:
 
 
 def is_dead(mark: str) -> bool | None:
-    """Whether the process of a mark has surely ended; None where that cannot be told from here, as on another machine."""
+    """Whether the process of a mark has surely ended; None where that cannot be determined here, as for another
+    machine.
+    """
     if not _MARK.fullmatch(mark):
         return None
     machine, process, begun = mark.split("-")

@@ -26,7 +26,7 @@ class FileInfo:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Probe:
-    """Those of some files that are in a folder, and when a name was last put into the folder or taken away."""
+    """The named files that are in a folder, and when a name was last added to the folder or removed from it."""
 
     files: tuple[FileInfo, ...]
     changed_ms: int
@@ -95,19 +95,20 @@ class Storage(Protocol):
         ...
 
     def put_if_absent(self, location: str, data: bytes | Iterable[Chunk]) -> None:
-        """Write a whole file atomically; AlreadyExists when somebody was faster. File and folder are on disk then.
+        """Write a whole file atomically; AlreadyExists when another writer was faster. File and folder are on disk
+        then.
 
         Raises ConditionIgnored where the store would replace a file that is there, NotDurable where the file stands but
         could not be put on disk.
 
         The pieces of an iterable are written as they come in the local file system. An object store takes a conditional
-        write in one request, so they are all held in memory there. What making a piece raises is raised as it is, and
-        nothing is written then.
+        write in one request, so they are all held in memory there. An error raised while a piece is made is passed on,
+        and nothing is written then.
         """
         ...
 
     def commit_begins(self, location: str) -> None:
-        """Noted before the request that makes a commit visible: what was written may be part of a table from here on."""
+        """Noted before the request that makes a commit visible: written files may be part of a table from here on."""
         ...
 
     def commit_ends(self, location: str, *, stands: bool) -> None:
@@ -127,13 +128,14 @@ class Storage(Protocol):
         ...
 
     def delete_unfinished(self, folder: str) -> None:
-        """Delete what processes that died while they wrote left in a folder; nobody may be writing there.
+        """Delete the half-written files of dead processes in a folder; no process may be writing there.
 
-        An object store shows nothing of an upload that was not finished; its own rules take that away.
+        An object store shows nothing of an upload that was not finished; its own life-cycle rules delete that.
         """
         ...
 
     def delete_abandoned(self, folder: str) -> None:
-        """The same where others may be writing: only what belongs to a process that has surely died, or that nobody has
-        touched for a day."""
+        """``delete_unfinished`` for a folder where others may be writing: only files of a process that has certainly died,
+        or untouched for a day.
+        """
         ...

@@ -35,7 +35,7 @@ _SETTINGS = ("AWS_", "GOOGLE_", "AZURE_")
 _HEED_CONDITIONS: set[tuple[str, ...]] = set()
 
 PROBE_PREFIX = "_deltaberg/probe-"
-"""How the keys begin, below a table's folder, of objects that only ask a store whether it heeds conditions."""
+"""The beginning of the keys, below a table's folder, of objects that test whether a store heeds conditions."""
 
 
 class RemoteObjects:
@@ -186,7 +186,7 @@ class RemoteObjects:
         )
 
     def _identity(self, root: str) -> tuple[str, ...]:
-        """What decides which store a root means to this process."""
+        """The configuration that decides which store a root means to this process."""
         ambient = (f"{name}={value}" for name, value in os.environ.items() if name.startswith(_SETTINGS))
         return (root, *sorted(map(str, self._options.items())), *sorted(ambient))
 
@@ -299,7 +299,7 @@ def _milliseconds(moment: Any) -> int:
 
 @contextmanager
 def _told(verb: str, url: str) -> Iterator[None]:
-    """Say in our own words what the store refused."""
+    """Translate an error of a store."""
     try:
         with panics_told(verb, url):
             yield

@@ -15,7 +15,7 @@ from deltaberg.keywords import nearest
 from deltaberg.storage.errors import StorageError
 
 _CLOUDS: Final = {"aws_": "s3://bucket", "google_": "gs://bucket", "azure_": "az://container"}
-"""How the names begin that are a cloud's own, and a location of it."""
+"""The prefix of a cloud's option names, and a location of that cloud."""
 _SCHEMES: Final = {"s3": "aws_", "gs": "google_", **dict.fromkeys(("az", "azure", "adl", "abfs", "abfss"), "azure_")}
 _HOSTS: Final = {
     ".amazonaws.com": "aws_",
@@ -41,7 +41,7 @@ _USUAL: Final = frozenset(
         "google_service_account_key", "google_skip_signature",
     }
 )  # fmt: skip
-"""Some of the stores' names, to tell what a mistyped one may mean; obstore knows more."""
+"""Some of the stores' names, to suggest one for a mistyped name; obstore knows more."""
 
 
 def check_options(options: Mapping[str, str]) -> None:
@@ -54,7 +54,7 @@ def check_options(options: Mapping[str, str]) -> None:
 
 
 def options_for(url: str, options: Mapping[str, str]) -> dict[str, Any]:
-    """What ``from_url`` takes for the store of a URL: ``config``, of the options that are this store's, and ``client_options``."""
+    """The arguments of ``from_url`` for the store of a URL: its own options as ``config``, and ``client_options``."""
     cloud = _cloud_of(url)
     client = {own: value for name, value in options.items() if (own := _client_name(name)) is not None}
     config = {
@@ -67,7 +67,7 @@ def options_for(url: str, options: Mapping[str, str]) -> dict[str, Any]:
 
 @contextmanager
 def panics_told(doing: str, url: str) -> Iterator[None]:
-    """A panic of the store library is no ``Exception``: raise StorageError for it, as for all that stores do."""
+    """A panic of the store library is no ``Exception``: raise StorageError for it, as for every failure of a store."""
     try:
         yield
     except BaseException as error:
@@ -108,6 +108,6 @@ def _knows(url: str, name: str) -> bool:
     except UnknownConfigurationKeyError:
         return False
     except (BaseError, StorageError, ValueError, OSError):
-        # The value is none, or does not suffice: the name is known.
+        # The value is invalid or insufficient: the name is known.
         return True
     return True

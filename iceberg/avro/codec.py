@@ -24,7 +24,7 @@ except ImportError:  # a platform without ISA-L: zlib is slower and makes the sa
 
 CODECS: Final = ("null", "deflate", "snappy", "zstandard", "bzip2", "xz")
 _RAW_DEFLATE: Final = -15
-# Deflate makes at most 1032 bytes out of one: a block of this size may be unpacked before its ratio is looked at.
+# Deflate makes at most 1032 bytes out of one: a block of this size may be unpacked before its ratio is checked.
 _HARMLESS: Final = AVRO_BLOCK.most // 1032
 _XZ_MEMORY: Final = 128 << 20
 # ISA-L starts up more slowly than zlib and overtakes it at about this size.

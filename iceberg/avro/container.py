@@ -154,7 +154,7 @@ def read_long(view: memoryview, at: int, what: str) -> tuple[int, int]:
     for byte in view[at : at + _MAX_VARINT]:
         at += 1
         if byte < 0x80:
-            # What a tenth byte says beyond bit 63 is lost, as in every decoder; some writers set those bits.
+            # Bits of a tenth byte beyond bit 63 are lost, as in every decoder; some writers set them.
             bits = (bits | byte << shift) & _LONG_BITS
             return (bits >> 1) ^ -(bits & 1), at
         bits |= (byte & 0x7F) << shift

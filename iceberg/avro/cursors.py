@@ -1,8 +1,8 @@
 """Many positions in one buffer of Avro data, read in lockstep: the primitive steps of the columnar decoder.
 
-A lane is a byte position at which a value starts. Each step takes an int64 array of positions and gives the values
-and the positions after them, so its cost is a few NumPy operations whatever the number of lanes. Nothing outside the
-buffer is ever touched; a position that would leave it is a CorruptMetadata.
+A cursor is a byte position at which a value starts. Each step takes an int64 array of positions and gives the values and
+the positions after them, so its cost is a few NumPy operations whatever the number of cursors. No byte outside the buffer
+is ever read; a position that would leave it is a CorruptMetadata.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ class Cursors:
             raise CorruptMetadata(f"Cannot read Avro field {what}: the data ends before it", field=what)
 
     def longs(self, at: Positions, what: str) -> tuple[npt.NDArray[np.int64], Positions]:
-        """An int or long in every lane."""
+        """An int or long at every cursor."""
         self.check(at, what)
         first = self.bytes[at]
         if len(first) and int(first.max()) < 0x80:
@@ -56,7 +56,7 @@ class Cursors:
         return values, at + size
 
     def lengths(self, at: Positions, what: str) -> tuple[Positions, Positions]:
-        """A length prefix in every lane, not negative and not reaching beyond the buffer."""
+        """A length prefix at every cursor, not negative and not reaching beyond the buffer."""
         values, at = self.longs(at, what)
         low, high = int(values.min(initial=0)), int(values.max(initial=0))
         if low < 0 or high > self.size or bool((values + at > self.size).any()):
@@ -64,7 +64,7 @@ class Cursors:
         return values, at
 
     def skip_longs(self, at: Positions, what: str) -> Positions:
-        """Step over an int or long in every lane."""
+        """Step over an int or long at every cursor."""
         self.check(at, what)
         last = ~self.words[at] & _HIGH_BITS
         if len(last) and int(last.min()) == 0:
@@ -73,7 +73,7 @@ class Cursors:
         return at + _varint_sizes(last)
 
     def skip_long_pairs(self, at: Positions, what: str) -> Positions:
-        """Step over two ints or longs in every lane."""
+        """Step over two ints or longs at every cursor."""
         self.check(at, what)
         last = ~self.words[at] & _HIGH_BITS
         last ^= last & -last
@@ -83,12 +83,12 @@ class Cursors:
         return at + _varint_sizes(last)
 
     def small(self, at: Positions, what: str) -> npt.NDArray[np.uint8]:
-        """One byte in every lane."""
+        """One byte at every cursor."""
         self.check(at + 1, what)
         return self.bytes[at]
 
     def _varints(self, at: Positions, what: str) -> tuple[Words, Positions]:
-        """The 64 bits of a varint in every lane before zigzag, and its size in bytes."""
+        """The 64 bits of a varint at every cursor before zigzag, and its size in bytes."""
         words = self.words[at]
         last = ~words & _HIGH_BITS
         if len(last) and int(last.min()) == 0:
@@ -99,7 +99,7 @@ class Cursors:
         return _compress(words, int(size.max(initial=1))), size
 
     def _long_varints(self, at: Positions, words: Words, last: Words, what: str) -> tuple[Words, Positions]:
-        """The same when some lane has a varint of nine or ten bytes."""
+        """``_varints`` for cursors of which some have a varint of nine or ten bytes."""
         long = last == 0
         tail = self.words[at + 8]
         ninth, tenth = tail & _U(0xFF), (tail >> _U(8)) & _U(0xFF)
@@ -110,7 +110,7 @@ class Cursors:
         keep = np.where(long, _LOW_BITS, (last - _ONE) & _LOW_BITS)
         bits = _compress(words & keep, 8)
         bits |= np.where(long, (ninth & _U(0x7F)) << _U(56), _U(0))
-        # As in every decoder, what a tenth byte says beyond bit 63 is lost; some writers set those bits.
+        # As in every decoder, bits of a tenth byte beyond bit 63 are lost; some writers set them.
         bits |= np.where(extended, tenth << _U(63), _U(0))
         size = np.where(long, np.where(extended, 10, 9), _varint_sizes(last)).astype(np.int64)
         self.check(at + size, what)

@@ -1,7 +1,7 @@
 """Avro data and delete files as Arrow batches (Appendix A, "Avro").
 
-The decoder is the one for manifests. It reads whole blocks held in memory; here a file is handed to it a few blocks
-at a time, and what a data file adds is dealt with: fields that are not in the file, and files without field ids.
+The decoder is the one for manifests. It reads whole blocks held in memory; here it reads a file a few blocks at a
+time, and the additions of data files are handled: fields that are not in the file, and files without field ids.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ class AvroFile:
     def iter_batches(
         self, fields: Sequence[NestedField], *, name_mapping: tuple[NamedField, ...] | None = None
     ) -> Iterator[pa.RecordBatch]:
-        """Those of ``fields`` that the file has, with their ids as Arrow metadata, in the file's row order.
+        """The ``fields`` that the file has, with their ids as Arrow metadata, in the file's row order.
 
         ``name_mapping`` gives ids to the fields that have none. Values come in the types of ``fields``, variants as
         structs of ``metadata`` and ``value``. Raises DataFileError for whatever is corrupt.
@@ -163,7 +163,7 @@ class AvroFile:
 
 
 def _present(fields: tuple[NestedField, ...], record: AvroRecord) -> Iterator[NestedField]:
-    """The fields that a record has, without the parts that it lacks."""
+    """The fields that a record has; parts that it lacks are left out."""
     by_id = {written.field_id: written.type for written in record.fields if written.field_id is not None}
     for nested in fields:
         written = by_id.get(nested.field_id)
@@ -190,7 +190,7 @@ def _present_part(part: NestedField, written: AvroType) -> NestedField:
 
 
 def _without_null(written: AvroType) -> AvroType:
-    """The one type beside null of an optional value; any other union as it is."""
+    """The one type beside null of an optional value; any other union is returned unchanged."""
     if not isinstance(written, AvroUnion):
         return written
     others = [each for each in written.branches if not (isinstance(each, AvroScalar) and each.kind == "null")]
@@ -229,7 +229,7 @@ def _batch(rows: pa.StructArray, schema: pa.Schema) -> pa.RecordBatch:
 
 
 def _retyped(array: pa.Array, kind: pa.DataType) -> pa.Array:
-    """The same buffers under a type that differs in field metadata and nullability."""
+    """The array's buffers under a type that differs in field metadata and nullability."""
     if array.type == kind and not pa.types.is_nested(kind):
         return array
     if pa.types.is_struct(kind):

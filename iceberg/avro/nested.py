@@ -1,4 +1,4 @@
-"""Readers of Avro's records, unions, arrays and maps, in lockstep over many lanes."""
+"""Readers of Avro's records, unions, arrays and maps, in lockstep over many cursors."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from deltaberg.iceberg.avro.cursors import Cursors, Positions
 from deltaberg.iceberg.avro.values import Reader
 from deltaberg.iceberg.errors import CorruptMetadata
 
-# A round over all lanes costs about as much as walking this many items in plain Python.
+# A round over all cursors costs about as much as walking this many items in plain Python.
 _ROUND_COST: Final = 64
 
 
@@ -74,7 +74,7 @@ class IgnoringReader:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UnionReader:
-    """A union. ``value`` is the branch that is read as the field's value, every other one stores nothing."""
+    """A union. ``value`` is the branch that is read as the field's value, the others store no value."""
 
     what: str
     branches: tuple[Reader, ...]
@@ -178,7 +178,7 @@ class ItemsReader:
         return count, at
 
     def _find(self, cursors: Cursors, at: Positions) -> tuple[Positions, npt.NDArray[np.int64], Positions]:
-        """The start of every item in order, the number of items of each lane, and the position after each lane."""
+        """The start of every item in order, the number of items of each cursor, and the position after each cursor."""
         at = at.copy()
         totals = np.zeros(len(at), dtype=np.int64)
         found: list[tuple[npt.NDArray[np.int64], Positions]] = []
@@ -209,7 +209,7 @@ class ItemsReader:
         counts: npt.NDArray[np.int64],
         found: list[tuple[npt.NDArray[np.int64], Positions]],
     ) -> None:
-        """Step over one block of items in the active lanes, one item of each at a time, recording where items start."""
+        """Step over one block of items in the active cursors, one item of each at a time, recording where items start."""
         most = int(counts.max())
         done = 0
         if int(counts.min()) == most and len(active) * most >= _ROUND_COST * most:

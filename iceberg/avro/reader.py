@@ -1,11 +1,11 @@
 """Avro container files as Arrow batches, many entries at a time.
 
-An Avro block says how many entries it holds but not where each begins, and finding out one entry after the other is
-what makes row readers slow. Here a landmark helps: a required string of every entry (its file path) that starts with
-the same bytes throughout. Wherever those bytes stand an entry may stand; all candidates are decoded at once, each
-from its landmark to the end of its entry, and the part before the landmark from the place where the entry before it
-ended. The decode is accepted only if the pieces join without gap into exactly the number of entries that the block
-promises, which makes it the only possible decode. Otherwise (and for small blocks) entries are found by walking.
+An Avro block says how many entries it holds but not where each begins, and finding one entry after the other makes row
+readers slow. Here an anchor helps: a required string of every entry (its file path) that starts with the same bytes
+throughout. Wherever those bytes stand an entry may stand; all candidates are decoded at once, each from its anchor to
+the end of its entry, and the part before the anchor from the place where the entry before it ended. The decode is
+accepted only if the pieces join without gap into exactly the number of entries that the block promises, which makes it
+the only possible decode. Otherwise (and for small blocks) entries are found by walking.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ _SHORT: Final = 8
 class Anchor:
     """A required string field that helps to find entries; only speed depends on it.
 
-    ``text``: what its values probably start with. ``next_id`` and ``next_values``: where the field after it has that
+    ``text``: the probable beginning of its values. ``next_id`` and ``next_values``: where the field after it has that
     id, its value probably is one of these in lower or upper case, which tells entries from look-alikes in statistics.
     """
 
@@ -68,8 +68,8 @@ def read_avro(
     """The records of a container file, typed ``arrow_type(wanted)``, fields found by id and absent ones null.
 
     ``header``: what ``read_header`` gave, where the caller has it. ``prefixed``: whether plain ``fixed`` values have a
-    length before them (``with_prefixed_fixed``); None: what fits first. ``limit``: as of ``read_blocks``. Raises
-    CorruptMetadata naming the field.
+    length before them (``with_prefixed_fixed``); None: the first reading that fits. ``limit``: as in ``read_blocks``.
+    Raises CorruptMetadata naming the field.
     """
     header = read_header(data) if header is None else header
     readers = _record_readers(header.metadata["avro.schema"], wanted)
@@ -82,7 +82,7 @@ def read_avro(
 
 
 def _decode_with(group: _Blocks, decoders: list[_Decoder]) -> Iterator[pa.StructArray]:
-    """Decode a group in the first way that fits; that one comes first from now on."""
+    """Decode a group by the first decoder that fits; it is tried first from now on."""
     if len(decoders) == 1:
         yield from _decode(group, decoders[0])
         return
@@ -99,7 +99,7 @@ def _decode_with(group: _Blocks, decoders: list[_Decoder]) -> Iterator[pa.Struct
 
 @lru_cache(maxsize=64)
 def _record_readers(schema: bytes, wanted: StructType) -> tuple[RecordReader, ...]:
-    """The ways to read a file's records, what its schema says being the first.
+    """The ways to read a file's records, by its schema first.
 
     A table's manifests mostly share one schema, and making a reader takes longer than reading a few entries.
     """
@@ -115,7 +115,7 @@ def _record_readers(schema: bytes, wanted: StructType) -> tuple[RecordReader, ..
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Blocks:
-    """Some blocks one after the other: where each ends in ``lanes`` and how many entries it holds."""
+    """Some blocks one after the other: where each ends in ``cursors`` and how many entries it holds."""
 
     cursors: Cursors
     ends: Positions
@@ -166,7 +166,7 @@ def _groups(blocks: Iterator[AvroBlock]) -> Iterator[list[AvroBlock]]:
 
 
 def _one_ahead(groups: Iterator[list[AvroBlock]]) -> Iterator[list[AvroBlock]]:
-    """The same groups, each decompressed while the one before it is decoded."""
+    """The groups, each decompressed while the one before it is decoded."""
     with ThreadPoolExecutor(max_workers=1, thread_name_prefix="avro-blocks") as thread:
         coming = thread.submit(next, groups, None)
         while (group := coming.result()) is not None:
@@ -183,7 +183,7 @@ class _Step:
 
 
 class _Decoder:
-    """A way to read a file's records, and the route by their landmark where there is one."""
+    """Decodes a file's records, by their anchor where there is one."""
 
     def __init__(self, reader: RecordReader, wanted: StructType, anchor: Anchor | None) -> None:
         self.reader = reader
@@ -191,7 +191,7 @@ class _Decoder:
 
 
 class _AnchoredSteps:
-    """An entry's steps before the landmark and from it on, and the texts that landmarks were seen to start with."""
+    """An entry's steps before the anchor and from it on, and the texts that anchors were seen to start with."""
 
     def __init__(self, steps: list[_Step], at: int, anchor: Anchor, ends: tuple[int, ...] | None) -> None:
         self.head = tuple(steps[:at])
@@ -225,7 +225,7 @@ def _lay_out(
     steps: list[_Step],
     ids: list[int | None],
 ) -> None:
-    """Lay out a record's fields as steps, opening the records that lead to the landmark."""
+    """Lay out a record's fields as steps, opening the records that lead to the anchor."""
     for each, slot in zip(reader.fields, reader.slots, strict=True):
         nested = None if slot is None else wanted.fields[slot]
         here = None if slot is None else (*path, slot)
@@ -279,7 +279,7 @@ def _walk(group: _Blocks, total: int, reader: RecordReader) -> Positions:
 
 
 def _guess(group: _Blocks, total: int, reader: RecordReader, anchored: _AnchoredSteps) -> pa.StructArray | None:
-    """All entries of the group at once, or None when landmarks do not account for every one of them."""
+    """All entries of the group at once, or None when anchors do not account for every one of them."""
     try:
         texts = (anchored.text,) if anchored.text is not None else tuple(_texts(group, anchored))
         for text in texts:
@@ -296,7 +296,7 @@ def _guess(group: _Blocks, total: int, reader: RecordReader, anchored: _Anchored
 
 
 def _texts(group: _Blocks, anchored: _AnchoredSteps) -> Iterator[bytes]:
-    """What landmarks may start with, best first: judged by some entries at the start of blocks."""
+    """The texts that may begin an anchor, best first, judged by some entries at the start of blocks."""
     view = group.cursors.view
     begins = group.begins
     seen = []
@@ -325,7 +325,7 @@ def _common_prefix(first: bytes, last: bytes) -> bytes:
 
 
 def _marks(cursors: Cursors, text: bytes, next_words: tuple[int, ...] | None) -> Positions:
-    """Where a landmark's length prefix stands, for every place where its text may stand."""
+    """Where an anchor's length prefix stands, for every place where its text may stand."""
     found = np.array([match.start() for match in re.finditer(re.escape(text), cursors.view)], dtype=np.int64)
     found = found[found > 0]
     content = cursors.bytes
@@ -347,7 +347,7 @@ def _marks(cursors: Cursors, text: bytes, next_words: tuple[int, ...] | None) ->
 def _read_between(
     group: _Blocks, marks: Positions, reader: RecordReader, anchored: _AnchoredSteps
 ) -> pa.StructArray | None:
-    """The entries around given landmarks, or None when they do not join without gap."""
+    """The entries around given anchors, or None when they do not join without gap."""
     found: dict[tuple[int, ...], pa.Array] = {}
     stops = _read_steps(anchored.tail, group.cursors, marks, found)
     last = np.cumsum(group.counts) - 1

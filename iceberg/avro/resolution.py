@@ -126,7 +126,7 @@ def resolve_record(avro: AvroRecord, wanted: StructType, what: str) -> RecordRea
 
 
 def skipper(avro: AvroType, what: str) -> Reader:
-    """A reader to step over values that nobody asked for."""
+    """A reader that steps over values that are not wanted."""
     match avro:
         case AvroRecord():
             fields = tuple(skipper(each.type, f"{what}.{each.name}") for each in avro.fields)

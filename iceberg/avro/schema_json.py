@@ -35,7 +35,7 @@ from deltaberg.iceberg.schema.types import (
 )
 
 ICEBERG_NAME: Final = "iceberg-field-name"
-"""Where the name of a field stands that Avro's rules for names do not allow."""
+"""The attribute that keeps a field's name where Avro's rules for names do not allow it."""
 
 _UNSAFE_FIRST: Final = re.compile(r"^[^A-Za-z_]")
 _UNSAFE: Final = re.compile(r"[^A-Za-z0-9_]")
@@ -47,8 +47,9 @@ def avro_schema_json(struct: StructType, name: str) -> dict[str, object]:
 
 
 def avro_name(name: str) -> str:
-    """A name that every Avro reader takes: each character outside ``[A-Za-z0-9_]`` becomes ``_x`` and its hex code,
-    a leading digit gets an underscore."""
+    """A name that every Avro reader accepts: each character outside ``[A-Za-z0-9_]`` becomes ``_x`` and its hex code,
+    a leading digit gets an underscore.
+    """
     first = _UNSAFE_FIRST.sub(
         lambda match: f"_{match[0]}" if match[0].isdigit() and match[0].isascii() else match[0], name
     )

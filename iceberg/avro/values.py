@@ -1,8 +1,8 @@
 """Readers of Avro's scalar types, each giving the Arrow type of the Iceberg type that was asked for (Appendix A).
 
-A reader knows three ways through the data: ``read`` (values of all lanes as one Arrow array), ``skip`` (only the
-positions after them) and ``walk`` (one value, in plain Python, for the few places where there is only one lane).
-Lanes are always in ascending order, which lets binary values be cut out of the buffer without copying them first.
+A reader knows three ways through the data: ``read`` (values of all cursors as one Arrow array), ``skip`` (only the
+positions after them) and ``walk`` (one value, in plain Python, for the few places where there is only one cursor).
+Cursors are always in ascending order, which lets binary values be cut out of the buffer without copying them first.
 """
 
 from __future__ import annotations

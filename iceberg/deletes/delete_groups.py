@@ -1,7 +1,7 @@
-"""Equality deletes brought together by the keys they share, for those who resolve them file by file somewhere else.
+"""Equality deletes brought together by the keys they share, to be resolved file by file in other processes.
 
-A group is what ``EqualityDeletes`` makes one set of keys of: the same scope, the same partition in it, the same delete
-columns. Groups are numbered alike wherever the same delete entries were read in the same order.
+A group is the delete entries of which ``EqualityDeletes`` makes one set of keys: the same scope, the same partition in
+it, the same delete columns. Groups are numbered alike wherever the same delete entries were read in the same order.
 """
 
 from __future__ import annotations
@@ -75,7 +75,7 @@ class DeleteGroups:
         self.groups = tuple(groups)
 
     def of(self, matches: DeleteMatches, row: int, sequence_number: int) -> tuple[DeleteGroup, ...]:
-        """Those that may delete rows of the data file in a row of a matched batch."""
+        """The groups that may delete rows of the data file in a row of a matched batch."""
         found: list[DeleteGroup] = []
         for scope, ranges in ((Scope.EQUALITY, matches.equality), (Scope.GLOBAL_EQUALITY, matches.global_equality)):
             if ranges.stop[row] > ranges.start[row]:

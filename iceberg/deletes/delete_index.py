@@ -1,7 +1,7 @@
 """Which delete files apply to which data files (section "Scan Planning", the scope rules), column-wise.
 
-Delete entries are sorted so that all that apply to a data file stand side by side: every relation between data files
-and deletes is then one range of places per data file, found by binary search. Nothing here looks at a file by itself.
+Delete entries are sorted so that all entries that apply to a data file are adjacent: every relation between data files
+and deletes is then one range of places per data file, found by binary search. No step handles a file by itself.
 """
 
 from __future__ import annotations
@@ -60,7 +60,9 @@ ENTRY_SCHEMA = pa.schema(
         pa.field("upper_path", pa.binary()),
     ]
 )
-"""What is kept of each delete entry. ``lower_path``, ``upper_path``: bounds of the data file paths in it, or null."""
+"""The columns that are kept of each delete entry. ``lower_path``, ``upper_path``: bounds of the data file paths in it,
+or null.
+"""
 
 
 class Scope(Enum):
@@ -252,7 +254,7 @@ class DeleteIndex:
                 path=path,
                 field="referenced_data_file",
             )
-        # A vector that names the file but lies in another partition would drop its deletes without a word.
+        # The deletes of a vector that names the file but has another partition would be dropped silently.
         named = np.zeros(len(paths), dtype=bool)
         named[paths >= 0] = self._vector_paths[paths[paths >= 0]]
         for row in np.flatnonzero(named & (vector.counts == 0)):
@@ -272,7 +274,7 @@ class DeleteIndex:
 
 
 def _check_entries(batch: pa.RecordBatch) -> None:
-    """Refuse entries that lack what their kind of delete needs."""
+    """Refuse entries without the fields that their kind of delete needs."""
     content = batch.column("content")
     if pc.any(pc.equal(content, DATA)).as_py():
         row = pc.index(content, pa.scalar(DATA, pa.int32())).as_py()

@@ -81,7 +81,7 @@ class DeletionVectors:
         if blob.compression_codec is not None:
             raise _corrupt(place, "compression-codec", "the footer says that it is compressed, which no vector may be")
         owner = blob.properties.get("referenced-data-file")
-        # The manifest entry is what counts; the property is only ever a second witness.
+        # The manifest entry counts; the property is only a second witness.
         if owner is not None and place.referenced_data_file not in (
             owner,
             resolve_location(self._table_location, owner),

@@ -64,7 +64,7 @@ class KeySet:
         self._hashes = hashes[order]
         self._newest = newest[order]
         self._keys = distinct.take(pa.array(order))
-        # Keys that share a hash stand in one run; there is hardly ever more than one in it.
+        # Keys that share a hash stand in one run; a run rarely has more than one key.
         starts = np.flatnonzero(np.diff(self._hashes, prepend=~self._hashes[:1]) != 0)
         self._longest_run = int(np.diff(np.append(starts, len(order))).max(initial=0))
 

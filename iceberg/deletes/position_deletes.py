@@ -62,7 +62,7 @@ class PositionDeletes:
         return found
 
     def _own(self, path: str, ranges: PlaceRanges, row: int) -> Iterator[PositionBitmap]:
-        """Of delete files that are for this data file alone."""
+        """The deleted positions in delete files that apply to this data file alone."""
         for entry in self._entries(Scope.FILE, int(ranges.start[row]), int(ranges.stop[row])):
             by_path = self._read(entry)
             others = [name for name in by_path if name != path]
@@ -76,7 +76,7 @@ class PositionDeletes:
             yield from by_path.values()
 
     def _shared(self, path: str, ranges: PlaceRanges, row: int) -> Iterator[PositionBitmap]:
-        """Of delete files that are for a whole partition."""
+        """The deleted positions in delete files that apply to a whole partition."""
         start, stop = int(ranges.start[row]), int(ranges.stop[row])
         if start == stop:
             return
@@ -127,7 +127,9 @@ class PositionDeletes:
         return {path: PositionBitmap.from_positions(np.concatenate(each)) for path, each in parts.items()}
 
     def _manifest_path(self, path: str) -> str:
-        """The path as manifest entries of this table are read: version 4 puts a scheme before older ones."""
+        """The path in the form in which manifest entries of this table are read: version 4 puts a scheme before older
+        ones.
+        """
         if self._metadata.format_version < RELATIVE_LOCATIONS or has_scheme(path):
             return path
         return qualify_location(self._metadata.location, path)

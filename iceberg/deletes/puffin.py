@@ -43,7 +43,7 @@ _COMPRESSED: Final = 1
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Blob:
-    """One blob's entry in the footer. ``length`` is what it takes in the file, after compression."""
+    """One blob's entry in the footer. ``length`` is its size in the file, after compression."""
 
     type: str
     fields: tuple[int, ...]
@@ -73,7 +73,9 @@ class Blob:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PuffinFile:
-    """A Puffin file whose footer was read; blobs are fetched one by one. Blobs of unknown types are blobs like any."""
+    """A Puffin file whose footer was read; blobs are fetched one by one. Blobs of unknown types are read like all
+    others.
+    """
 
     storage: Storage
     location: str

@@ -1,4 +1,4 @@
-"""The deletes of a snapshot as positions, for those who write them down in another form.
+"""The deletes of a snapshot as positions, to be written in another form.
 
 Where a data file has one deletion vector and nothing else, that vector is named so that its bytes can be copied;
 everything else is merged into one bitmap per data file. Equality deletes are resolved by reading only key columns.
@@ -53,12 +53,13 @@ class ResolvedDeletes:
 
 
 class DeletedByKey(Protocol):
-    """The rows that the equality deletes of a snapshot delete, resolved by somebody else."""
+    """The rows that the equality deletes of a snapshot delete, resolved elsewhere."""
 
     def positions(self, file_path: str) -> PositionBitmap:
-        """Of a data file that has equality deletes; each is asked for once, in manifest order.
+        """The positions deleted from a data file that has equality deletes; each file is asked for once, in manifest
+        order.
 
-        Raises DeltabergError for a data file that was not looked at: its deletes must not get lost.
+        Raises DeltabergError for a data file that was not resolved: its deletes must not get lost.
         """
         ...
 
@@ -68,7 +69,7 @@ def resolve_deletes(
 ) -> Iterator[ResolvedDeletes]:
     """Every live data file of a snapshot (batches of DATA_FILE_SCHEMA, in manifest order) with its deleted rows.
 
-    by_key: what equality deletes delete, where that is known already; no data file is read for them then.
+    by_key: the rows that equality deletes delete, where they are known already; no data file is read for them then.
 
     Raises CorruptMetadata and DataFileError for deletes that contradict themselves or their data files,
     UnsupportedIcebergFeature for encrypted files, StorageError for files that are not there. A vector that is named

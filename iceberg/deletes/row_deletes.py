@@ -22,7 +22,7 @@ from deltaberg.iceberg.table import Table
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FileDeletes:
-    """What is deleted from one data file: positions (of a vector or of delete files) and keys."""
+    """The deletes of one data file: positions (of a vector or of delete files) and keys."""
 
     positions: PositionBitmap | None
     equality: tuple[EqualityFilter, ...]
@@ -73,7 +73,7 @@ class RowDeletes:
         )
 
     def positions(self, task: DataFileTask) -> PositionBitmap | None:
-        """What is deleted from one data file by position; no equality delete is read. Raises like ``of``."""
+        """The positions deleted from one data file; no equality delete is read. Raises like ``of``."""
         place = self.vectors.place(task.matches, task.row)
         if place is not None:
             return self.vectors.read(place)

@@ -1,9 +1,9 @@
 """Typed column statistics of format version 4: ``content_stats`` (field 146 of ``data_file``, section "Content Stats").
 
-Version 4 is not adopted, and no released writer stores this struct; what the text defines is read and made here.
-A table field with id f has its statistics in a struct whose own id is 10000 + 200 f and whose members' ids count on
-from there. The struct says what the maps of version 3 say, so both directions are exact, but for three members that
-the maps cannot hold: ``tight_bounds``, ``avg_value_size_in_bytes`` and Z or M of one geometry bound alone.
+Version 4 is not adopted, and no released writer stores this struct; this module reads and makes the form that the text
+defines. A table field with id f has its statistics in a struct whose own id is 10000 + 200 f and whose members' ids
+count on from there. The struct says what the maps of version 3 say, so both directions are exact, but for three members
+that the maps cannot hold: ``tight_bounds``, ``avg_value_size_in_bytes`` and Z or M of one geometry bound alone.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The entries of a manifest as Arrow: what every part of the package means by "files" (Data File Fields).
+"""The entries of a manifest as Arrow: the form of "files" in every part of the package (Data File Fields).
 
 A batch has the fields of ``manifest_entry`` and ``data_file`` side by side, everything inherited from the manifest
 list already resolved. It always belongs to one manifest, hence to one partition spec: ``spec_id`` is constant and

@@ -1,4 +1,6 @@
-"""Bringing batches of file entries into the exact form of ``data_file_schema`` and checking what a version allows."""
+"""Bringing batches of file entries into the exact form of ``data_file_schema`` and checking them against a version's
+rules.
+"""
 
 from __future__ import annotations
 
@@ -156,7 +158,7 @@ def identified(batch: pa.RecordBatch) -> pa.RecordBatch:
 
 
 def file_keys(batch: pa.RecordBatch) -> pa.Array:
-    """What identifies each file of a batch: its path, with the blob's offset for a deletion vector."""
+    """The identity of each file of a batch: its path, with the blob's offset for a deletion vector."""
     paths, offsets = batch.column("file_path"), batch.column("content_offset")
     if offsets.null_count == batch.num_rows:
         return paths

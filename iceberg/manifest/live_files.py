@@ -1,4 +1,4 @@
-"""The files of a snapshot as Arrow batches: what its manifests list and have not marked as deleted.
+"""The files of a snapshot as Arrow batches: the entries of its manifests that are not marked as deleted.
 
 One batch at a time is in memory, so that a table of any size streams.
 """
@@ -21,13 +21,13 @@ def data_files(table: Table, snapshot: Snapshot | None, *, with_metrics: bool = 
     """The live data files of a snapshot in ``data_file_schema``, manifest by manifest; none without a snapshot.
 
     A batch belongs to one manifest, hence to one partition spec. with_metrics: False leaves the maps by column null,
-    which is faster. Raises what ``read_manifest`` raises.
+    which is faster. Raises like ``read_manifest``.
     """
     return _live(table, snapshot, ManifestContent.DATA, with_metrics)
 
 
 def delete_files(table: Table, snapshot: Snapshot | None) -> Iterator[pa.RecordBatch]:
-    """The same for delete files and deletion vectors."""
+    """``data_files`` for delete files and deletion vectors."""
     return _live(table, snapshot, ManifestContent.DELETES, with_metrics=True)
 
 

@@ -1,4 +1,4 @@
-"""What a manifest list says about a manifest, added up while its entries pass (section "Manifest Lists")."""
+"""The values that a manifest list states about a manifest, added up while its entries pass ("Manifest Lists")."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class ManifestTally:
         self._lowest: int | None = None
 
     def add(self, batch: pa.RecordBatch, partition: pa.StructArray) -> None:
-        """Take in entries; ``partition`` has their tuples in the types of the manifest's spec."""
+        """Count entries; ``partition`` has their tuples in the types of the manifest's spec."""
         status = batch.column("status")
         codes = status.to_numpy()
         self.files += np.bincount(codes, minlength=3)
@@ -42,7 +42,7 @@ class ManifestTally:
     def describe(
         self, location: str, length: int, *, spec_id: int, content: ManifestContent, snapshot_id: int | None
     ) -> ManifestFile:
-        """The manifest's entry, with everything that only the list assigns left open."""
+        """The manifest's entry, without the values that only the list assigns."""
         return ManifestFile(
             manifest_path=location,
             manifest_length=length,

@@ -1,7 +1,7 @@
 """The fields of ``manifest_entry`` and ``data_file`` with their ids, as each format version writes them.
 
 Sections "Manifest Entry Fields" and "Data File Fields". ``READ_FIELDS`` is the union of all versions with everything
-optional that some version may lack: fields are found by id, and what is absent is null.
+optional that some version may lack: fields are found by id, and absent fields are null.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ CONTENT: Final = 134
 CONTENT_STATS: Final = 146
 
 BLOCK_SIZE_DEFAULT: Final = 64 * 1024 * 1024
-"""What version 1 must write in ``block_size_in_bytes`` and nobody reads."""
+"""The value that version 1 requires in ``block_size_in_bytes`` and that no reader uses."""
 
 METRIC_MAPS: Final = frozenset(
     ("column_sizes", "value_counts", "null_value_counts", "nan_value_counts", "lower_bounds", "upper_bounds")
@@ -137,7 +137,7 @@ def entry_type(version: int, partition: StructType) -> StructType:
 def read_type(
     partition: StructType, content_stats: StructType | None = None, *, with_metrics: bool = True
 ) -> StructType:
-    """What to look for in an entry of any version; ``content_stats`` where the file has that field (version 4).
+    """The type to read an entry of any version as; ``content_stats`` where the file has that field (version 4).
 
     with_metrics: whether the maps by column are wanted too, by far the largest part of an entry.
     """

@@ -1,4 +1,4 @@
-"""One manifest file opened: what its header says and its entries as structs, for Avro and for Parquet alike."""
+"""One manifest file opened: its header and its entries as structs, for Avro and for Parquet alike."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ class ManifestSource:
 def open_manifest(
     storage: Storage, location: str, spec: PartitionSpec, metadata: TableMetadata, *, with_metrics: bool = True
 ) -> ManifestSource:
-    """Open a manifest, in the format that its first bytes tell. Raises CorruptMetadata and StorageError.
+    """Open a manifest in the format that its first bytes show. Raises CorruptMetadata and StorageError.
 
     with_metrics: False leaves the maps by column and ``content_stats`` out of the entries.
     """
@@ -97,8 +97,8 @@ def open_manifest(
 
 
 def partition_type(spec: PartitionSpec, metadata: TableMetadata, written: Mapping[int, Type]) -> StructType:
-    """The type of a manifest's partition tuples. What the table cannot tell (the result of a transform that nobody
-    defines, a source column that no schema has any more) is as the file has it.
+    """The type of a manifest's partition tuples. A type that the table does not determine (the result of an undefined
+    transform, a source column that no schema has any more) is as the file has it.
 
     Raises CorruptMetadata when the file's partition fields are not those of the spec.
     """

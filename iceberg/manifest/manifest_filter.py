@@ -23,7 +23,7 @@ class FilesToDelete:
     """The files to take out, as keys of ``file_entries.file_keys``; ``everything`` takes out all.
 
     ``takes_vectors_along``: the deletion vectors of data files that are taken out go too (version 3 has them).
-    The sequence number and spec ranges, where all entries state them, tell which manifests need not be read.
+    The sequence number and spec ranges, where all entries state them, show which manifests need not be read.
     """
 
     keys: dict[ManifestContent, list[pa.Array]] = field(
@@ -98,7 +98,7 @@ class FilesToDelete:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FilteredManifest:
-    """What became of one manifest: its rewritten form, and the keys that were found in it."""
+    """The outcome for one manifest: its rewritten form, and the keys that were found in it."""
 
     manifests: tuple[NewManifest, ...]
     found: pa.Array

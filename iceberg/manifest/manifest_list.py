@@ -38,7 +38,7 @@ UNASSIGNED_SEQUENCE_NUMBER: Final = -1
 
 
 class ManifestContent(Enum):
-    """What the files of a manifest are; a manifest never mixes them."""
+    """The kind of files in a manifest; a manifest never mixes them."""
 
     DATA = 0
     DELETES = 1
@@ -184,7 +184,7 @@ def parse_manifest_list(
 
 
 def _check_snapshot(header: AvroHeader, snapshot: Snapshot) -> None:
-    """Compare what the list says of itself, where it does, with the snapshot that names it."""
+    """Compare the ids that the list itself states with the snapshot that names it."""
     for key, expected in (("snapshot-id", snapshot.snapshot_id), ("sequence-number", snapshot.sequence_number)):
         text = header.text(key)
         if text is None or not text.lstrip("-").isdecimal() or not expected:

@@ -18,7 +18,7 @@ from deltaberg.iceberg.metadata.table_metadata import TableMetadata
 from deltaberg.storage import Storage
 
 _NO_NUMBER: Final = pa.scalar(None, pa.int64())
-# What a new manifest is read with, to tell ids that its entries state from those that are still to be assigned.
+# A new manifest is read with this row id, to distinguish ids that its entries state from those still to be assigned.
 _OPEN_ROW_ID: Final = 1 << 62
 
 
@@ -45,8 +45,8 @@ def merge_bins(manifests: list[ManifestFile], *, target_size: int, min_count: in
 def merge_manifests(
     group: list[ManifestFile], *, folder: ManifestFolder, storage: Storage, metadata: TableMetadata
 ) -> tuple[NewManifest, ...]:
-    """One manifest out of several. What this snapshot added or deleted keeps that status; deletions of former
-    snapshots are dropped and everything else is existing."""
+    """One manifest out of several. Entries that this snapshot added or deleted keep that status; deletions of
+    former snapshots are dropped, and all other entries are existing."""
 
     def entries() -> Iterator[pa.RecordBatch]:
         for manifest in group:

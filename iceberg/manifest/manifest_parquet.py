@@ -51,7 +51,7 @@ _FIELD_ID: Final = b"PARQUET:field_id"
 
 
 class ParquetManifest:
-    """One Parquet manifest, opened. Raises CorruptMetadata for whatever is wrong in the file."""
+    """One Parquet manifest, opened. Raises CorruptMetadata for every defect of the file."""
 
     def __init__(self, storage: Storage, location: str) -> None:
         with _corrupt(location):

@@ -1,4 +1,4 @@
-"""Manifests as Arrow batches, whatever version and format they were written in (section "Manifests").
+"""Manifests of any version and format as Arrow batches (section "Manifests").
 
 Everything that an entry inherits is resolved here: snapshot id, sequence numbers ("Sequence Number Inheritance") and
 first row id ("First Row ID Inheritance").
@@ -72,11 +72,11 @@ def _resolved(
 def _either_way(
     manifest: ManifestFile, metadata: TableMetadata, source: ManifestSource, prefixed: Iterator[pa.StructArray]
 ) -> list[pa.RecordBatch]:
-    """The entries of a manifest whose ``fixed`` values may have a length before them, as Iceberg's Java library writes them
-    though the schema says otherwise: the way in which they fit the file and what the list says of them.
+    """The entries of a manifest whose ``fixed`` values may have a length before them, as Iceberg's Java library writes
+    them though the schema says otherwise: the reading that fits the file and the counts of the list.
 
-    Where a value ends in a byte above 127, the next number can take it up, and both ways fill the file: then the counts
-    decide. Raises CorruptMetadata where neither way fits, or both do and differ.
+    Where a value ends in a byte above 127, the next number can take it up, and both readings fill the file: then the
+    counts decide. Raises CorruptMetadata where neither reading fits, or both do and differ.
     """
     found: list[list[pa.RecordBatch]] = []
     failed: list[CorruptMetadata] = []
@@ -97,7 +97,9 @@ def _either_way(
 
 
 class _Inheritance:
-    """What the entries of one manifest take over from its place in the list; adds up what the list also says."""
+    """The values that the entries of one manifest inherit from its entry in the list; also adds up what the list
+    states.
+    """
 
     def __init__(self, manifest: ManifestFile, metadata: TableMetadata, source: ManifestSource) -> None:
         self.manifest = manifest
@@ -110,7 +112,7 @@ class _Inheritance:
         self.next_row_id = manifest.first_row_id
         self.files = np.zeros(3, dtype=np.int64)
         self.rows = np.zeros(3, dtype=np.int64)
-        # Version 1 manifests have no such columns: all their sequence numbers are 0, whatever the list says.
+        # Version 1 manifests have no such columns: all their sequence numbers are 0, whatever number the list states.
         old = source.format_version == 1
         self.sequence_number = 0 if old and SEQUENCE_NUMBER not in source.field_ids else manifest.sequence_number
         self.file_sequence_number = (
@@ -162,7 +164,7 @@ class _Inheritance:
         return pa.RecordBatch.from_arrays(arrays, schema=self.schema)
 
     def check_counts(self) -> None:
-        """Compare the entries seen with what the manifest list says about them."""
+        """Compare the entries read with the counts that the manifest list states."""
         for names, seen in ((COUNTS, self.files), (ROW_COUNTS, self.rows)):
             for name, status in zip(names, _STATUS_OF_COUNT, strict=True):
                 said = getattr(self.manifest, name)

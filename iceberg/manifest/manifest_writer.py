@@ -103,7 +103,7 @@ class ManifestWriter:
 
     @property
     def manifest(self) -> ManifestFile:
-        """What the manifest list says about the finished manifest.
+        """The finished manifest as the manifest list describes it.
 
         Its sequence number is UNASSIGNED_SEQUENCE_NUMBER until a manifest list is written, and so is the lowest one
         where every live entry inherits it.
@@ -157,7 +157,7 @@ class ManifestWriter:
         data = pc.equal(batch.column("content"), DATA)
         if not pc.all(pc.equal(data, self.content is ManifestContent.DATA)).as_py():
             raise self._refused(f"it holds {_KINDS[self.content]}, found entries of the other kind")
-        # Writers before file_sequence_number was defined left it out for good, so its absence is carried on.
+        # Writers before file_sequence_number was defined left it out permanently, so its absence is carried on.
         unnumbered = pc.and_(pc.not_equal(status, ADDED), pc.is_null(batch.column("sequence_number")))
         if self.format_version >= 2 and pc.any(unnumbered).as_py():
             raise self._refused("an existing or deleted entry has no sequence number")
@@ -188,7 +188,7 @@ class ManifestWriter:
 
 
 class _OpenManifest:
-    """A manifest under way: the types of its partition tuples and entries, its file, what was counted."""
+    """A manifest under way: the types of its partition tuples and entries, its file, its counts."""
 
     def __init__(self, manifest: ManifestWriter, partition: StructType) -> None:
         self.partition = partition

@@ -40,7 +40,7 @@ class Keep(Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MetricsMode:
-    """What is kept of one column; ``length`` bounds text and binary when truncated."""
+    """The metrics that are kept of one column; ``length`` bounds text and binary when truncated."""
 
     keep: Keep
     length: int = 0
@@ -73,7 +73,8 @@ class MetricsConfig:
     @classmethod
     def of(cls, properties: Mapping[str, str], schema: Schema) -> MetricsConfig:
         """From table properties; without a default only the first 100 columns keep metrics. Raises
-        InvalidIcebergRequest for a mode that is none."""
+        InvalidIcebergRequest for an unknown mode.
+        """
         leaves = schema.leaves()
         modes: dict[int, MetricsMode] = {}
         if DEFAULT_MODE in properties:

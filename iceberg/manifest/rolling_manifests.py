@@ -1,4 +1,6 @@
-"""Writing the manifests of one commit: named, split at the target size, with what row lineage needs to know of each."""
+"""Writing the manifests of one commit: named, split at the target size, with the numbers of each that row lineage
+needs.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +17,7 @@ from deltaberg.iceberg.partition.partition_spec import PartitionSpec
 from deltaberg.iceberg.pending_files import PendingFiles
 from deltaberg.iceberg.schema.schema import Schema
 
-# Entries that go to a manifest between two looks at its size.
+# The number of entries after which a manifest's size is checked again.
 _SLICE = 8192
 
 

@@ -40,8 +40,8 @@ def relativize_location(table_location: str, location: str) -> str:
 def qualify_location(table_location: str, location: str) -> str:
     """The absolute form of a location in a manifest from before version 4, which may lack the scheme.
 
-    Below the table it takes what the table's location has before the same path (``/wh/t/x`` in ``hdfs://wh/t`` is
-    ``hdfs://wh/t/x``), elsewhere the table's scheme alone.
+    Below the table it takes the prefix that the table's location has before the same path (``/wh/t/x`` in
+    ``hdfs://wh/t`` is ``hdfs://wh/t/x``), elsewhere the table's scheme alone.
     """
     scheme = _SCHEME.match(table_location)
     if scheme is None or has_scheme(location):

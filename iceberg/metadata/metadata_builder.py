@@ -225,7 +225,9 @@ class MetadataBuilder:
         return tuple(self.snapshot_log[last_gone + 1 :])
 
     def heads(self) -> TableMetadata:
-        """The metadata with no other snapshots than those that references point to: all that the next one builds on."""
+        """The metadata with no other snapshots than those that references point to: the ones that the next snapshot can
+        build on.
+        """
         heads = {ref.snapshot_id for ref in self.refs.values()}
         return replace(
             self._base,

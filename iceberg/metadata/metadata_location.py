@@ -4,7 +4,7 @@ Names: ``v<N>.metadata.json`` of file system tables, ``<N>-<uuid>.metadata.json`
 ``.gz.metadata.json`` or ``.metadata.json.gz``. ``version-hint.text`` holds a version or a name's stem and may be
 stale or absent.
 
-What the names leave open, the metadata logs prove or nothing does: each commit appends the file it started from to
+Where the names do not decide, only the metadata logs can: each commit appends the file it started from to
 ``metadata-log`` (section "Table Metadata Fields"), so a file whose log names another one of the same table is newer.
 """
 
@@ -33,7 +33,7 @@ _MAX_HINT_BYTES = 1024
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MetadataName:
-    """What the name of a metadata file says."""
+    """The parts of a metadata file's name."""
 
     name: str
     version: int
@@ -72,7 +72,7 @@ def join_location(folder: str, name: str) -> str:
 
 
 def read_version_hint(storage: Storage, folder: str) -> str | None:
-    """The text of a metadata folder's version hint; None when it is absent or senseless."""
+    """The text of a metadata folder's version hint; None when it is absent or has no meaning."""
     try:
         data = storage.get(join_location(folder, VERSION_HINT))
     except NotFound:

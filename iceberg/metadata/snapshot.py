@@ -28,7 +28,7 @@ _LOG_KEYS = frozenset({"snapshot-id", "timestamp-ms"})
 
 
 class Operation(Enum):
-    """What a snapshot did to the table."""
+    """The kind of change that a snapshot made to the table."""
 
     APPEND = "append"
     REPLACE = "replace"

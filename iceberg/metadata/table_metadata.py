@@ -1,4 +1,4 @@
-"""Table metadata: what one metadata file says (section "Table Metadata Fields")."""
+"""Table metadata: the content of one metadata file (section "Table Metadata Fields")."""
 
 from __future__ import annotations
 
@@ -179,7 +179,9 @@ class TableMetadata:
         return found
 
     def snapshot_by_id(self, snapshot_id: int) -> Snapshot:
-        """By its id, signed or unsigned. Raises InvalidIcebergRequest when the table has no such snapshot."""
+        """The snapshot with an id, signed or unsigned. Raises InvalidIcebergRequest when the table has no such
+        snapshot.
+        """
         found = self._snapshots_by_id.get(signed_snapshot_id(snapshot_id))
         if found is None:
             raise InvalidIcebergRequest(

@@ -77,7 +77,7 @@ def write_metadata(metadata: TableMetadata, *, gzip: bool = False) -> bytes:
 
 
 def _inflate(data: bytes) -> bytes:
-    """Plain bytes of a file that may be gzipped, whatever its name."""
+    """The bytes of a metadata file, unpacked where they are gzipped, whatever its name."""
     if not data.startswith(_GZIP_MAGIC):
         return data
     parts: list[bytes] = []
@@ -270,7 +270,7 @@ def _resolved(metadata: TableMetadata) -> TableMetadata:
 def metadata_to_json(metadata: TableMetadata) -> dict[str, object]:
     """The JSON document of table metadata in its own format version.
 
-    Raises InvalidIcebergRequest for what that version cannot say.
+    Raises InvalidIcebergRequest for values that this version cannot express.
     """
     version = metadata.format_version
     if version >= 2 and metadata.table_uuid is None:

@@ -1,4 +1,4 @@
-"""What must still hold of a table for a commit to apply (section "Commit Conflict Resolution and Retry").
+"""The requirements that a table must still meet for a commit to apply (section "Commit Conflict Resolution and Retry").
 
 The set and the JSON form are those of the REST catalog, so that a catalog can check them itself.
 """
@@ -21,7 +21,7 @@ def _changed(what: str, expected: object, found: object) -> NoReturn:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AssertTableUuid:
-    """It is the same table."""
+    """The table has this UUID."""
 
     uuid: str
 
@@ -66,7 +66,7 @@ class AssertLastAssignedFieldId:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AssertCurrentSchemaId:
-    """The current schema is the same."""
+    """The current schema has not changed."""
 
     current_schema_id: int
 
@@ -97,7 +97,7 @@ class AssertLastAssignedPartitionId:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AssertDefaultSpecId:
-    """The default partition spec is the same."""
+    """The default partition spec has not changed."""
 
     default_spec_id: int
 
@@ -111,7 +111,7 @@ class AssertDefaultSpecId:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AssertDefaultSortOrderId:
-    """The default sort order is the same."""
+    """The default sort order has not changed."""
 
     default_sort_order_id: int
 

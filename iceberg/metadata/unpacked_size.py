@@ -1,7 +1,8 @@
-"""How much a compressed piece of metadata may unpack to: a few kilobytes must not fill the memory (docs/reliability.md).
+"""How much a compressed piece of metadata may unpack to: a few kilobytes must not fill the memory
+(docs/reliability.md).
 
-JSON of nothing but equal schemas packs 150 times, of snapshots 8 times. What is read block by block has no limit as a whole:
-manifests of wide tables with equal statistics pack better than anything else.
+JSON of nothing but equal schemas packs 150 times, of snapshots 8 times. A file that is read block by block has no limit
+as a whole: manifests of wide tables with equal statistics pack better than anything else.
 """
 
 from __future__ import annotations
@@ -17,8 +18,9 @@ _MIB: Final = 1 << 20
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UnpackLimit:
-    """free: so many bytes anything may unpack to; more only if they are at most RATIO times the packed ones, and never more
-    than ``most``."""
+    """free: any file may unpack to this many bytes; to more only if they are at most RATIO times the packed ones, and
+    never to more than ``most``.
+    """
 
     free: int
     most: int
@@ -28,7 +30,7 @@ class UnpackLimit:
         return min(self.most, max(self.free, RATIO * packed))
 
     def check(self, what: str, *, packed: int, unpacked: int) -> None:
-        """Raise CorruptMetadata for more bytes than may be. what: how the message begins."""
+        """Raise CorruptMetadata for more bytes than the limit. what: the beginning of the message."""
         if unpacked > self.of(packed):
             raise self.exceeded(what, packed)
 
@@ -41,7 +43,7 @@ class UnpackLimit:
 
 AVRO_BLOCK: Final = UnpackLimit(free=16 * _MIB, most=128 * _MIB)
 MANIFEST_LIST: Final = UnpackLimit(free=8 * _MIB, most=1 << 30)
-"""Of all blocks together: a list is held in memory."""
+"""The limit of all blocks of a manifest list together, since a list is held in memory."""
 METADATA_JSON: Final = UnpackLimit(free=8 * _MIB, most=1 << 30)
 PUFFIN: Final = UnpackLimit(free=16 * _MIB, most=1 << 30)
 ORC_TAIL: Final = UnpackLimit(free=16 * _MIB, most=1 << 30)

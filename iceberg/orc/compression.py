@@ -12,7 +12,7 @@ from deltaberg.iceberg.metadata.unpacked_size import UnpackLimit
 _CODECS = {2: "snappy", 4: "lz4", 5: "zstd", 6: "brotli"}
 _LZ4_FRAME_HEADER = bytes.fromhex("04224d18607073")
 _NONE, _ZLIB = 0, 1
-# What the length of a chunk has bits for.
+# The largest length that a chunk header can state.
 _LARGEST_BLOCK = 1 << 23
 
 

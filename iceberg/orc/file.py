@@ -1,9 +1,9 @@
 """ORC data and delete files as Arrow batches (Appendix A, "ORC").
 
-Arrow's reader does the columns. Two things it cannot do are done here: it turns every timestamp into nanoseconds of
-64 bits, which ends in the year 2262, and it addresses columns by dotted names, which are not unique. So it is handed
-a file whose footer is rewritten in memory: columns are named by their ids, and timestamps are declared as the
-integers that their DATA streams hold (seconds); the SECONDARY streams (nanoseconds) are decoded here.
+Arrow's reader decodes the columns. This module makes up for two limits of it: it turns every timestamp into
+nanoseconds of 64 bits, which ends in the year 2262, and it addresses columns by dotted names, which are not unique.
+So it reads a file whose footer is rewritten in memory: columns are named by their ids, and timestamps are declared as
+the integers that their DATA streams hold (seconds); the SECONDARY streams (nanoseconds) are decoded here.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ from deltaberg.iceberg.orc.tail import (
 from deltaberg.storage.protocol import Storage
 
 FIELD_ID_KEY = b"PARQUET:field_id"
-"""Arrow's metadata key for a field id, whatever the file format."""
+"""Arrow's metadata key for a field id, for every file format."""
 
 _TIMESTAMPS = frozenset({OrcKind.TIMESTAMP, OrcKind.TIMESTAMP_INSTANT})
 _SIMPLE = {
@@ -75,7 +75,7 @@ class OrcFile:
     def iter_batches(self, columns: Collection[int] | None = None) -> Iterator[pa.RecordBatch]:
         """The rows in file order, one batch a stripe; ``columns`` are places in ``schema`` (None: all).
 
-        The batches of a stripe without rows are left out. Raises DataFileError for whatever is corrupt.
+        The batches of a stripe without rows are left out. Raises DataFileError for every corruption.
         """
         wanted = range(len(self.schema)) if columns is None else sorted(set(columns))
         chosen = [self._tail.types[0].subtypes[place] for place in wanted]

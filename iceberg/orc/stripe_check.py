@@ -1,4 +1,4 @@
-"""What must hold in an ORC stripe before it is handed to Arrow's reader, which trusts it.
+"""Checks of an ORC stripe before Arrow's reader, which trusts it, reads it.
 
 That reader allocates by the row count of the stripe, by the lengths in LENGTH streams and by dictionary sizes; a
 damaged one makes it allocate without bound or write outside its memory. Here every such number is compared with the

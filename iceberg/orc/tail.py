@@ -44,7 +44,7 @@ class OrcKind(IntEnum):
 
 
 class OrcStream(IntEnum):
-    """The ``Stream.Kind`` values that are looked for."""
+    """The ``Stream.Kind`` values that are read."""
 
     PRESENT = 0
     DATA = 1

@@ -148,7 +148,7 @@ def _integers(array: pa.Array, dtype: str) -> Ints:
 
 
 def hash_array(array: pa.Array) -> Hashes:
-    """The hash of every value of a type that may be bucketed; what stands under nulls is meaningless."""
+    """The hash of every value of a type that may be bucketed; the hash of a null is meaningless."""
     kind = array.type
     if pa.types.is_int32(kind) or pa.types.is_date32(kind):
         return hash_longs(_integers(array, "<i4"))

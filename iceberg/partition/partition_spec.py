@@ -125,7 +125,7 @@ class PartitionSpec:
 
     @property
     def is_unpartitioned(self) -> bool:
-        """True when no field produces a value: no fields, or only void ones."""
+        """True when no field produces a value: it has no fields, or only void ones."""
         return all(isinstance(part.transform, VoidTransform) for part in self.fields)
 
     @property

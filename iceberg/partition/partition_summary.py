@@ -11,7 +11,7 @@ from deltaberg.iceberg.schema.types import Type, UnknownType, arrow_type
 
 
 class PartitionSummary:
-    """Takes in the field's values batch by batch; keeps nothing but the extremes."""
+    """Summarises a partition field from its values, batch by batch; only the extremes are kept."""
 
     def __init__(self, kind: Type) -> None:
         self.kind = kind
@@ -20,7 +20,7 @@ class PartitionSummary:
         self._extremes: list[pa.Scalar] = []
 
     def add(self, values: pa.Array) -> None:
-        """Take in some values, typed ``arrow_type(kind)``."""
+        """Add some values, typed ``arrow_type(kind)``."""
         self.contains_null = self.contains_null or values.null_count > 0
         if isinstance(self.kind, UnknownType):
             return

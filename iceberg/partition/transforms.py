@@ -263,7 +263,7 @@ _PARAMETRISED = re.compile(r"(bucket|truncate)\[\s*(-?[0-9]+)\s*\]")
 
 
 def parse_transform(value: object, path: str = "$") -> Transform:
-    """The transform that a JSON string names; one that nobody defined becomes UnknownTransform.
+    """The transform that a JSON string names; an undefined one becomes UnknownTransform.
 
     Raises CorruptMetadata for a bucket count or width that is not a positive 32-bit integer.
     """

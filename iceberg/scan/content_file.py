@@ -28,8 +28,8 @@ BATCH_ROWS = 65_536
 class ContentFile:
     """One data or delete file, opened. Use as a context manager.
 
-    Raises DataFileError naming the file for everything that is wrong inside it, UnsupportedIcebergFeature for a file
-    format that Iceberg does not define, StorageError for a file that cannot be opened.
+    Raises DataFileError naming the file for every defect inside it, UnsupportedIcebergFeature for a file format that
+    Iceberg does not define, StorageError for a file that cannot be opened.
     """
 
     def __init__(
@@ -62,7 +62,7 @@ class ContentFile:
                 )
 
     def missing(self, fields: Sequence[NestedField]) -> tuple[NestedField, ...]:
-        """Those of some top-level fields that the file does not hold."""
+        """The top-level fields, of those given, that the file does not hold."""
         mapping = self._usable_mapping({})
         if isinstance(self._source, AvroFile):
             held = self._source.held_field_ids(mapping)

@@ -30,7 +30,7 @@ _PLANNED_ROWS, _HELD_ROWS, _HELD_SLIM_ROWS = 16_384, 131_072, 1_048_576
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DataFileTask:
-    """One data file to read, with what its manifest entry says. ``matches`` and ``row`` find its deletes."""
+    """One data file to read, with its manifest entry. ``matches`` and ``row`` find its deletes."""
 
     file_path: str
     file_format: str
@@ -65,7 +65,7 @@ def matched_data_files(
 def matched_batches(
     batches: Iterable[pa.RecordBatch], index: DeleteIndex, columns: list[str] | None = None
 ) -> Iterator[tuple[pa.RecordBatch, DeleteMatches]]:
-    """The same for live data files that the caller lists."""
+    """``matched_data_files`` for live data files that the caller lists."""
     waiting: list[pa.RecordBatch] = []
     rows = 0
     enough = min(max(_PLANNED_ROWS, index.entry_count), _HELD_ROWS if columns is None else _HELD_SLIM_ROWS)

@@ -1,4 +1,4 @@
-"""What each format version allows (Appendix E): types, defaults, and the way up."""
+"""The rules of each format version (Appendix E): types, defaults, and upgrades."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def check_schema_version(schema: Schema, version: int) -> None:
 
 
 def check_upgrade(current: int, wanted: int, location: str) -> None:
-    """Raise InvalidIcebergRequest for a way down, and for version 4 of a table whose location has no scheme."""
+    """Raise InvalidIcebergRequest for a downgrade, and for version 4 of a table whose location has no scheme."""
     if wanted < current:
         raise InvalidIcebergRequest(f"Cannot change format version {current} to {wanted}: there is no way down")
     if wanted not in (1, 2, 3, 4):

@@ -1,7 +1,7 @@
 """How a table's fields are read out of data files (section "Column Projection").
 
-A field is looked up by id. Where a file lacks it, its value is the identity partition value, then what a name mapping
-finds, then ``initial-default``, then null: the first and the third become the default of a ReadField.
+A field is looked up by id. Where a file lacks it, its value is the identity partition value, else the column that a
+name mapping finds, else ``initial-default``, else null: the first and the third become the default of a ReadField.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ def schema_at(metadata: TableMetadata, *, snapshot: Snapshot | None, ref: str | 
 def read_fields(
     fields: Sequence[NestedField], constants: Constants | None = None, *, variant_as_json: bool = True
 ) -> tuple[ReadField, ...]:
-    """The fields as a data file is asked for them.
+    """The fields in the form in which a data file is read.
 
     ``variant_as_json``: variants come as JSON text, else as a struct of ``metadata`` and ``value``.
     """

@@ -1,7 +1,7 @@
 """Single values as bytes, column-wise (Appendix D, "Binary single-value" and "Bound serialization").
 
 ``decode_bounds`` turns a binary array into values of a type, ``encode_bounds`` the other way. The JSON form of
-defaults is in ``json_value``.
+defaults is in ``single_value_json``.
 """
 
 from __future__ import annotations

@@ -216,12 +216,14 @@ def check_default(value: object, nested: NestedField, path: str) -> None:
 
 
 def initial_default(nested: NestedField) -> pa.Scalar:
-    """What rows written before a field was added hold in it; a struct's ``{}`` takes its fields' initial defaults."""
+    """The value of a field in rows that were written before it was added; a struct's ``{}`` takes its fields' initial
+    defaults.
+    """
     return pa.scalar(_effective(nested, initial=True), arrow_type(nested.type))
 
 
 def write_default(nested: NestedField) -> pa.Scalar:
-    """What a writer puts where no value is given; a struct's ``{}`` takes its fields' write defaults."""
+    """The value that a writer stores where none is given; a struct's ``{}`` takes its fields' write defaults."""
     return pa.scalar(_effective(nested, initial=False), arrow_type(nested.type))
 
 

@@ -53,7 +53,7 @@ def may_promote(old: Type, new: Type, format_version: int) -> bool:
 def check_promotion(old: NestedField, new: Type, *, format_version: int, name: str, spec: PartitionSpec) -> None:
     """Raise InvalidIcebergRequest unless a column may take a new type.
 
-    ``spec`` is what new data is partitioned by: a promotion that would change its values is refused.
+    ``spec`` is the partition spec of new data: a promotion that would change its values is refused.
     """
     if not may_promote(old.type, new, format_version):
         raise InvalidIcebergRequest(

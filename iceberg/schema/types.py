@@ -154,7 +154,7 @@ class NestedField:
     """A struct's field, or a list's ``element``, or a map's ``key`` or ``value``.
 
     ``initial_default`` and ``write_default`` hold the JSON single value of Appendix D (None: null), which
-    ``single_value.scalar_from_json`` turns into an Arrow scalar.
+    ``single_value_json.scalar_from_json`` turns into an Arrow scalar.
     """
 
     field_id: int

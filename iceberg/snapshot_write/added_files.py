@@ -1,7 +1,7 @@
 """Files that a snapshot adds, on their way into its manifests: checked, counted, numbers left open or kept.
 
-The process that commits may leave this to others: ``ManifestRecipe`` can be pickled and opened anywhere, and what
-comes of it (``AddedManifests``) is given to ``SnapshotBuilder.add_manifests``.
+Other processes than the committing one may write the manifests: ``ManifestRecipe`` can be pickled and opened anywhere,
+and its result (``AddedManifests``) is passed to ``SnapshotBuilder.add_manifests``.
 """
 
 from __future__ import annotations
@@ -87,7 +87,7 @@ class AddedFiles:
 
     @property
     def written(self) -> AddedManifests:
-        """Everything, once the context has ended."""
+        """The manifests that were written, once the context has ended."""
         return AddedManifests(
             manifests=self._runs.finished,
             tally=self._tally,
@@ -130,7 +130,7 @@ class ManifestRecipe:
     keep_inherited: bool
 
     def open(self, storage: Storage, name: str, *, spec_id: int | None = None) -> AddedFiles:
-        """Begin manifests whose file names begin with ``name``, which nobody else may use."""
+        """Begin manifests whose file names begin with ``name``, which must be unique."""
         spec = self.metadata.spec if spec_id is None else self.metadata.spec_by_id(spec_id)
         folder = ManifestFolder(
             files=PendingFiles(storage),

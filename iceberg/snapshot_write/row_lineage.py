@@ -1,4 +1,6 @@
-"""Row lineage: what ``_row_id`` and ``_last_updated_sequence_number`` are on read (section "Row Lineage Assignment")."""
+"""Row lineage: the values of ``_row_id`` and ``_last_updated_sequence_number`` on read (section "Row Lineage
+Assignment").
+"""
 
 from __future__ import annotations
 

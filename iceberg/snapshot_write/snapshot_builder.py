@@ -46,7 +46,7 @@ _Key: TypeAlias = tuple[str, int, int | None]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SnapshotRequest:
-    """What a caller fixes about a snapshot; None: assigned at commit. ``branch`` None: no reference moves."""
+    """The values of a snapshot that a caller fixes; None: assigned at commit. ``branch`` None: no reference moves."""
 
     operation: Operation
     branch: str | None
@@ -61,7 +61,7 @@ class SnapshotRequest:
 class SnapshotBuilder:
     """The files of a new snapshot. Methods return the builder, so that calls can be chained.
 
-    Two ways to say what remains of the parent snapshot:
+    There are two ways to define what remains of the parent snapshot:
 
     - By default all of its manifests do. ``delete_files`` finds the given files in them and rewrites those manifests.
     - After ``keep_manifests`` or ``existing_files`` only what is named remains, nothing is looked up, and
@@ -127,7 +127,7 @@ class SnapshotBuilder:
         return self._take(added.written)
 
     def manifest_recipe(self, *, keep_inherited: bool = False) -> ManifestRecipe:
-        """How to write manifests of added files in another process; ``add_manifests`` takes what comes of it."""
+        """How to write manifests of added files in another process; ``add_manifests`` takes the result."""
         folder = self._folder
         return ManifestRecipe(
             metadata=self._staged,
@@ -141,7 +141,7 @@ class SnapshotBuilder:
     def add_manifests(self, written: Iterable[AddedManifests]) -> SnapshotBuilder:
         """Add manifests that were written by this builder's recipe; from now on they are the transaction's to delete.
 
-        Whether a data file is listed twice, or has two deletion vectors, is for the caller to know: nothing is read.
+        Whether a data file is listed twice, or has two deletion vectors, is not checked: nothing is read.
         """
         for each in written:
             for location in each.locations:
@@ -335,7 +335,7 @@ class SnapshotBuilder:
         *,
         retried: bool,
     ) -> tuple[list[NewManifest], int]:
-        """What remains of the parent's manifests, and how many of them were rewritten."""
+        """The manifests that remain of the parent's, and how many of them were rewritten."""
         if self._kept is not None:
             return [_kept(manifest) for manifest in self._kept], 0
         if not self._to_delete:
@@ -412,7 +412,7 @@ class SnapshotBuilder:
         manifests: SnapshotManifests,
         metadata: TableMetadata,
     ) -> SnapshotTotals:
-        """From the parent's totals where these can be trusted, else by counting the live files."""
+        """The totals, from the parent's where these can be trusted, else by counting the live files."""
         known = SnapshotTotals() if parent is None else SnapshotTotals.of_summary(parent.summary)
         if known is not None and (parent is None or known.agrees_with(before)):
             totals = known.after(tally)
@@ -426,12 +426,14 @@ def _each(batches: Iterable[pa.RecordBatch] | pa.RecordBatch) -> Iterable[pa.Rec
 
 
 def _rewritten_as(manifest: ManifestFile) -> _Key:
-    """What a rewritten form of a manifest depends on: a retry may give the manifests of this commit other numbers."""
+    """The numbers that a rewritten form of a manifest depends on: a retry may give the manifests of this commit other
+    numbers.
+    """
     return manifest.manifest_path, manifest.sequence_number, manifest.first_row_id
 
 
 def _kept(manifest: ManifestFile) -> NewManifest:
-    """A manifest of the parent; unassigned rows are only looked at where it has no first row id yet."""
+    """A manifest of the parent; unassigned rows are only counted where it has no first row id yet."""
     return NewManifest(file=manifest, unassigned_rows=-1, row_id_end=0)
 
 

@@ -1,6 +1,6 @@
-"""What one snapshot has and another has not, from the manifests that they do not share (section "Snapshots").
+"""The difference of two snapshots, from the manifests that they do not share (section "Snapshots").
 
-Manifests that both list are not read, so that the cost is that of the change, but where a writer rewrote manifests.
+Manifests that both list are not read, so that the cost is that of the change, except where a writer rewrote manifests.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ class SnapshotChanges:
 
 
 def snapshot_changes(table: Table, before: Snapshot | None, after: Snapshot | None) -> SnapshotChanges:
-    """Compare two snapshots of a table, of whatever lines; None: no files. Raises what reading manifests raises."""
+    """Compare two snapshots of a table, of any two branches; None: no files. Raises the errors of reading manifests."""
     data_before, data_after = _apart(table, before, after, ManifestContent.DATA)
     former, present = _paths(table, data_before), _paths(table, data_after)
     added = present.filter(pc.invert(pc.is_in(present, value_set=former)))
@@ -101,7 +101,7 @@ def _paths(table: Table, manifests: Sequence[ManifestFile]) -> pa.Array:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Deletes:
-    """Delete entries: what tells each apart, and the one data file that it is for, null where it may be for more."""
+    """Delete entries: the identity of each, and the one data file that it is for, null where it may be for more."""
 
     keys: pa.Array
     files: pa.Array

@@ -1,4 +1,4 @@
-"""The manifests of snapshots during a commit: those of the table and those of snapshots that the commit itself adds."""
+"""The manifests of snapshots during a commit: those in the table, and those that the commit itself adds."""
 
 from __future__ import annotations
 

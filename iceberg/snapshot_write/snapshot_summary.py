@@ -1,4 +1,6 @@
-"""Snapshot summaries (Appendix F, "Optional Snapshot Summary Fields"): what a commit added and removed, and the totals."""
+"""Snapshot summaries (Appendix F, "Optional Snapshot Summary Fields"): the files and rows that a commit added and
+removed, and the totals.
+"""
 
 from __future__ import annotations
 
@@ -75,7 +77,7 @@ class FileCounts:
 
 @dataclass(slots=True)
 class SnapshotTally:
-    """What one snapshot adds and removes."""
+    """The files and rows that one snapshot adds and removes."""
 
     added: FileCounts = field(default_factory=FileCounts)
     removed: FileCounts = field(default_factory=FileCounts)
@@ -96,7 +98,7 @@ class SnapshotTally:
         self._touch(batch)
 
     def absorb(self, other: SnapshotTally) -> None:
-        """Add what another tally counted."""
+        """Add the counts of another tally."""
         for mine, theirs in ((self.added, other.added), (self.removed, other.removed)):
             for each in fields(FileCounts):
                 setattr(mine, each.name, getattr(mine, each.name) + getattr(theirs, each.name))
@@ -130,7 +132,7 @@ class SnapshotTally:
         return sum(distinct.num_rows or 1 for distinct in self.partitions.values())
 
     def changes(self) -> dict[str, str]:
-        """The entries about what was added and removed; zeros are left out."""
+        """The summary entries of added and removed files and rows; zeros are left out."""
         added, removed = self.added, self.removed
         entries = {
             "added-data-files": added.data_files,
@@ -212,7 +214,7 @@ class SnapshotTotals:
         )
 
     def agrees_with(self, manifests: Iterable[ManifestFile]) -> bool:
-        """True when files and rows are what the manifests' own counts say, as far as they say it."""
+        """True when files and rows match the manifests' own counts, where these are stated."""
         if min(self.size, self.position_deletes, self.equality_deletes) < 0:
             return False
         live = {ManifestContent.DATA: [0, 0], ManifestContent.DELETES: [0, 0]}

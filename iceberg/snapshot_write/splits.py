@@ -1,7 +1,7 @@
-"""Parts of a snapshot's data files, for those who read them in several places at once.
+"""Parts of a snapshot's data files, to be read in several processes at once.
 
 A part is some data manifests with the delete manifests that can touch their files; it is small, can be pickled, and is
-read without looking at the rest of the snapshot. All parts together are the snapshot.
+read without the rest of the snapshot. All parts together are the snapshot.
 """
 
 from __future__ import annotations
@@ -189,7 +189,7 @@ def _relevant_entries(table: Table, part: SnapshotSplit) -> Iterator[pa.RecordBa
             )
             by_partition = pc.or_(everywhere, pc.is_in(partition_keys(batch), value_set=partitions))
             named = pc.is_valid(referenced)
-            # A vector without the path that it must name is kept: whoever builds the index refuses it.
+            # A vector without the path that it must name is kept: building the index refuses it.
             wanted = pc.if_else(named, pc.is_in(referenced, value_set=paths), by_partition)
             nameless_vector = pc.and_(pc.equal(batch.column("file_format"), PUFFIN), pc.invert(named))
             kept = batch.filter(pc.or_(wanted, nameless_vector))

@@ -1,4 +1,6 @@
-"""What the footer of one data file shows beyond its table's metadata: names, field ids, physical types, legacy forms."""
+"""The layout of one data file, which its footer shows and its table's metadata does not: names, field ids, physical
+types, legacy forms.
+"""
 
 from __future__ import annotations
 
@@ -28,11 +30,11 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FileLayout:
-    """What the files of one group have in common.
+    """The layout that the files of one group share.
 
     fields: the columns as the files have them; None for formats other than Parquet. int96: leaves stored as INT96.
-    two_level_lists: dotted names of lists in Parquet's legacy form. unusual_maps: top-level columns with maps whose repeated
-    group is not called ``key_value``.
+    two_level_lists: dotted names of lists in Parquet's legacy form. unusual_maps: top-level columns with maps whose
+    repeated group is not called ``key_value``.
     """
 
     format: str
@@ -65,12 +67,12 @@ def _lacks_id(field: FileField) -> bool:
 
 
 UNREADABLE = FileLayout(format="unreadable")
-"""What is known of a file that is not there or is damaged."""
+"""The layout of a file that is missing or damaged."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SeenFile:
-    """One file that was looked at. rows: as its footer has them. trouble: why it cannot be read."""
+    """One file that was sampled. rows: by its footer. trouble: why it cannot be read."""
 
     layout: FileLayout
     rows: int | None
@@ -86,7 +88,7 @@ def sample(storage: Storage, location: str) -> SeenFile:
 
 
 def read_layout(storage: Storage, location: str) -> SeenFile:
-    """The facts of one Parquet file. Raises DataFileError, StorageError."""
+    """The layout of one Parquet file. Raises DataFileError, StorageError."""
     with ParquetSource(storage, location) as source:
         leaves = enumerate(source.footer.schema.leaves())
         stored = [number for number, (leaf, _) in leaves if leaf.physical_type == "INT96"]
@@ -109,7 +111,7 @@ def _with_instants(field: FileField, int96: frozenset[int]) -> FileField:
 
 @dataclass(slots=True)
 class LayoutReader:
-    """Looks at many files of a table; columns that were understood once are recognised by the bytes of their footer."""
+    """Samples many files of a table; columns that were parsed once are recognised by the bytes of their footer."""
 
     storage: Storage
     threads: int | None = None
@@ -128,12 +130,12 @@ class LayoutReader:
             return SeenFile(layout=UNREADABLE, rows=None, trouble=str(error))
 
     def sample_all(self, locations: Sequence[str]) -> list[SeenFile]:
-        """Many, in the order given."""
+        """The layouts of many files, in the order given."""
         threads = threads_for(self.storage, locations) if self.threads is None else self.threads
         return in_parallel(self.sample, locations, threads=threads)
 
     def _look_closer(self, location: str, data: bytes) -> SeenFile:
-        """At a file whose footer ends like no other before."""
+        """The layout of a file whose footer has an ending not seen before."""
         with parquet_errors(location):
             outline = outline_of(data)
         if outline.num_rows is not None:

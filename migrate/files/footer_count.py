@@ -28,11 +28,11 @@ class FooterCount:
         return f"every file was looked at{others}"
 
     def more(self, *, read: int, remembered: int = 0) -> FooterCount:
-        """After some more files were looked at."""
+        """The count after some more files were sampled."""
         return replace(self, read=self.read + read, remembered=self.remembered + remembered)
 
     def plus(self, other: FooterCount) -> FooterCount:
-        """Of two parts of a table."""
+        """The count of two parts of a table."""
         return FooterCount(
             files=self.files + other.files,
             read=self.read + other.read,
@@ -42,7 +42,7 @@ class FooterCount:
         )
 
     def to_json(self) -> dict[str, Any]:
-        """As in the plan."""
+        """The count in the form of a plan."""
         return {
             "files": self.files,
             "read": self.read,

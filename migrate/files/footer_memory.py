@@ -1,7 +1,7 @@
-"""What the footers of a table's files showed an earlier run, kept in the user's cache folder.
+"""Layouts that an earlier run read from footers, kept in the user's cache folder.
 
-A file is known again by its place and size, and by the time of its last change where the file system tells it for
-nothing. Nothing depends on the folder: what is missing or damaged there is read from the files once more.
+A file is known again by its place and size, and by the time of its last change where the file system gives it at no
+cost. The folder is optional: a layout that is missing or damaged there is read from the file again.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ def cache_folder(environment: Mapping[str, str]) -> str | None:
 
 @dataclass(slots=True, kw_only=True)
 class FooterMemory:
-    """Of one table. path: of its file in the cache folder."""
+    """The memory of one table. path: of its file in the cache folder."""
 
     storage: Storage
     path: str
@@ -70,7 +70,7 @@ class FooterMemory:
 
     @classmethod
     def of(cls, storage: Storage, root: str, environment: Mapping[str, str] | None = None) -> FooterMemory | None:
-        """Of the table at ``root``; None where there is no cache folder."""
+        """The memory of the table at ``root``; None where there is no cache folder."""
         folder = cache_folder(os.environ if environment is None else environment)
         if folder is None:
             return None
@@ -78,7 +78,9 @@ class FooterMemory:
         return cls(storage=storage, path=os.path.join(folder, f"{name}.arrow"))
 
     def recall(self, locations: Sequence[str], sizes: Sequence[int | None]) -> list[SeenFile | None]:
-        """What is remembered of each file; None where it is to be read. sizes: as the metadata states them."""
+        """The layout that is remembered of each file; None where its footer has to be read. sizes: as the metadata
+        states them.
+        """
         if self._known is None:
             self._known = self._load()
         found: list[SeenFile | None] = []
@@ -104,7 +106,7 @@ class FooterMemory:
                 self._learnt = True
 
     def save(self) -> None:
-        """Keep what was used or learnt; a folder that cannot be written to is no error."""
+        """Keep the layouts that were used or read; a folder that cannot be written to is no error."""
         if not self._learnt:
             return
         with suppress(StorageError):
@@ -146,7 +148,7 @@ class FooterMemory:
         return hashlib.sha256(data).digest() + data
 
     def _load(self) -> dict[Key, tuple[int, int]]:
-        """What the file holds; nothing where it is missing, damaged or of another version."""
+        """The content of the file; empty where it is missing, damaged or of another version."""
         try:
             stored = open_storage().get(self.path)
             data = stored[_DIGEST:]

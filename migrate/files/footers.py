@@ -1,8 +1,9 @@
-"""Whose footers are read, and which footer describes a file: no unread one decides a row unless the metadata vouches for it.
+"""Which footers are read, and which footer describes a file: a file's rows never depend on another file's footer unless
+the metadata proves that both are alike.
 
-A file that the metadata proves to be the table's own (``provenance``) may be described by footers of its group, which is the
-files of one writer and commit. Every other file is looked at, and so are the first files of a table, a group whose footers
-do not agree, and all files of a writer whose footers contradict the proof.
+A file that the metadata proves to be the table's own (``provenance``) may be described by footers of its group, which
+is the files of one writer and commit. Every other file is sampled, and so are the first files of a table, a group whose
+footers do not agree, and all files of a writer whose footers contradict the proof.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ from deltaberg.translate import codes
 from deltaberg.translate.findings import Finding
 
 ONE_BY_ONE: Final = 256
-"""So many files of a table are looked at one by one; a table of no more is known for certain."""
+"""The number of a table's files that are sampled one by one; the layouts of a smaller table are known exactly."""
 
 _AT_ONCE: Final = 2048
 _FEW: Final = 4096
@@ -44,7 +45,7 @@ def silent(stage: str, done: int, total: int) -> None:
 
 @dataclass(slots=True, kw_only=True)
 class _Group:
-    """Own files of one writer and commit. facts: of its first footer; None before that is read."""
+    """Own files of one writer and commit. layout: of its first footer; None before that is read."""
 
     writer: str
     layout: int | None = None
@@ -58,7 +59,9 @@ class _Group:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sampled:
-    """What a survey saw of a writer's groups that may be of several commits, and whom it came to distrust."""
+    """The groups of writers that a survey saw and that may be of several commits, and the writers that it came to
+    distrust.
+    """
 
     layout: Mapping[str, frozenset[FileLayout]] = field(default_factory=dict)
     distrusted: frozenset[str] = frozenset()
@@ -69,7 +72,7 @@ class Sampled:
         return self.distrusted | mixed
 
     def plus(self, other: Sampled) -> Sampled:
-        """What both saw."""
+        """The groups and distrusted writers of both."""
         nothing: frozenset[FileLayout] = frozenset()
         writers = {*self.layout, *other.layout}
         return Sampled(
@@ -79,7 +82,7 @@ class Sampled:
 
 
 class FooterSampler:
-    """Facts of a table's files, found while its files stream by; kept for the second time that they do."""
+    """Layouts of a table's files, sampled while its files stream by, and kept for the second pass."""
 
     def __init__(
         self,
@@ -92,9 +95,9 @@ class FooterSampler:
         memory: FooterMemory | None = None,
         progress: Progress = silent,
     ) -> None:
-        """deep: every file is looked at; else the first ``one_by_one``, those that are not the table's own, and some of
-        each group. contradicts: what own files never look like. distrusted: writers whose files are all looked at. memory:
-        of earlier runs. progress: told of footers that are read one by one.
+        """deep: every file is sampled; else the first ``one_by_one``, those that are not the table's own, and some of
+        each group. contradicts: whether a layout cannot be that of an own file. distrusted: writers whose files are all
+        sampled. memory: of earlier runs. progress: called for footers that are read one by one.
         """
         self._storage = storage
         self.deep = deep
@@ -140,8 +143,9 @@ class FooterSampler:
         ]
 
     def passes(self) -> Iterator[None]:
-        """Look at all files once in each pass, and forget what came of the pass before: footers that were read last raised
-        doubts about files that had been described by others. Nearly always there is one pass."""
+        """Sample all files once in each pass, and forget the results of the pass before: footers that were read last
+        raised doubts about files that had been described by others. Nearly always there is one pass.
+        """
         while True:
             self._begin()
             yield
@@ -149,7 +153,7 @@ class FooterSampler:
                 return
 
     def sampled(self) -> Sampled:
-        """For whoever puts the surveys of parts together."""
+        """The results, to be merged with those of other splits."""
         return Sampled(
             layout={
                 writer: frozenset(self.layout[place] for place in places) for writer, places in self._of_writer.items()
@@ -160,13 +164,13 @@ class FooterSampler:
     def absorb(
         self, layout: Sequence[FileLayout], unreadable: Mapping[str, str], miscounted: Mapping[str, str]
     ) -> list[int]:
-        """Take in what another survey found; where in ``facts`` of this one each of its facts is now."""
+        """Merge the results of another survey; returns the index in ``layout`` of each of its layouts."""
         self.unreadable.update(unreadable)
         self.miscounted.update(miscounted)
         return [self._interned(UNREADABLE if each == UNREADABLE else each) for each in layout]
 
     def note_unreadable(self, location: str, trouble: str) -> None:
-        """A file that somebody else failed to read."""
+        """Note a file that another process failed to read."""
         self.unreadable[location] = trouble
 
     def rows_of(self, location: str) -> int | None:
@@ -191,11 +195,12 @@ class FooterSampler:
         sizes: pa.Array,
         provenance: Callable[[], Provenance],
     ) -> Indices:
-        """For every file of a batch, which of ``facts`` describes it. Reads footers of what it has not seen.
+        """For every file of a batch, the index of its layout in ``layout``. Reads footers of files that it has not
+        seen.
 
-        locations: where the files are. formats: ``parquet`` ...; the others have no footer that matters.
-        record_counts: rows by the metadata, null where it does not say; the files that are looked at are compared.
-        provenance: of the same files; asked only where some of them need not be looked at.
+        locations: where the files are. formats: ``parquet`` ...; the others have no footer that matters. record_counts:
+        rows by the metadata, null where it does not state them; sampled files are compared. provenance: of the same
+        files; asked only where some of them need not be sampled.
         """
         result = np.full(len(locations), -1, dtype=np.int32)
         batch = _Batch(locations=locations, record_counts=record_counts, sizes=sizes)
@@ -222,7 +227,7 @@ class FooterSampler:
         return result
 
     def _recall(self, locations: pa.Array, result: Indices) -> None:
-        """Files that were looked at one by one before."""
+        """The layouts of files that were sampled one by one before."""
         if len(self._of_location) > _FEW:
             place = self._of_location
             result[:] = [place.get(each, -1) for each in locations.to_pylist()]
@@ -288,7 +293,7 @@ class FooterSampler:
         result[every] = seen
 
     def _weigh(self, name: str, group: _Group, seen: Indices, *, exact: bool) -> None:
-        """What footers of a group say of it, and of its writer."""
+        """Judge a group, and its writer, by the footers that were read."""
         found = set(seen.tolist())
         if group.layout is None:
             group.layout = int(seen[0])
@@ -343,7 +348,7 @@ class FooterSampler:
                 self._uncounted[location] = file.rows or 0
             elif rows != file.rows:
                 self.miscounted[location] = f"the metadata states {rows} rows, the file has {file.rows}"
-        # Files of equal columns mostly share their facts: each object is hashed once.
+        # Files of equal columns mostly share their layout: each object is hashed once.
         distinct = {id(file.layout): file.layout for file in seen}
         place_of = {key: self._interned(layout) for key, layout in distinct.items()}
         places = [place_of[id(file.layout)] for file in seen]

@@ -1,6 +1,6 @@
-"""Files that a table's metadata names outside the table's own folder: counted by folder, and what a plan says of them.
+"""Files that a table's metadata names outside the table's own folder: counted by folder, with their findings.
 
-Only naming happens here. Whether a place may be read is decided where it is read (``deltaberg.storage.access_policy``).
+They are only named here. Whether a place may be read is decided where it is read (``deltaberg.storage.access_policy``).
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from deltaberg.translate.codes import OTHER_STORE, OUTSIDE_ALLOWED, OUTSIDE_FILE
 from deltaberg.translate.findings import Finding
 
 NAMED: Final = 20
-"""So many folders get a finding of their own."""
+"""The number of folders that get a finding of their own."""
 
 _DV_UUID: Final = r"(?s).{20}$"
 

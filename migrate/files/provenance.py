@@ -1,4 +1,4 @@
-"""What a table's metadata says of who wrote its files: the table's own writers, or somebody else."""
+"""Evidence in a table's metadata of who wrote its files: the table's own writers, or others."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ UUID_PATTERN: Final = r"[0-9a-fA-F]{8}-[0-9a-fA-F]{4}-[0-9a-fA-F]{4}-[0-9a-fA-F]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Provenance:
-    """Of a batch of files.
+    """The provenance of a batch of files.
 
     own: the metadata proves that the table's own writers wrote the file under the table's schema; only such a file may be
     described by the footer of another. groups: a text that own files of one writer and commit share. writers: one that

@@ -27,7 +27,7 @@ from deltaberg.storage import Storage
 from deltaberg.translate.value_mapping import convert_columns, mapped_fields
 
 LOCAL_LIMIT_BYTES: Final = 64 << 30
-"""What ``--engine auto`` still rewrites on this machine."""
+"""The limit of what ``--engine auto`` rewrites on this machine."""
 
 NEEDED_COLUMNS: Final = frozenset(
     {
@@ -41,7 +41,7 @@ NEEDED_COLUMNS: Final = frozenset(
         "default_row_commit_version",
     }
 )
-"""What of DATA_FILE_SCHEMA or ADD_SCHEMA rewriting a file takes."""
+"""The columns of DATA_FILE_SCHEMA or ADD_SCHEMA that rewriting a file needs."""
 
 NO_DELETES: Final[Mapping[int, PositionBitmap]] = {}
 
@@ -65,7 +65,7 @@ class RewriteUnit:
 
 
 class FileRewrite(Protocol):
-    """How files of one source become files of one target. Picklable: a task of another machine does the same."""
+    """How files of one source become files of one target. Picklable, so that tasks on other machines can use it."""
 
     @property
     def target(self) -> RewriteTarget: ...
@@ -76,15 +76,15 @@ class FileRewrite(Protocol):
 
 
 class RewriteRunner(Protocol):
-    """Who writes units: this process, or tasks of a cluster."""
+    """Rewrites units, in this process or in tasks of a cluster."""
 
     @property
     def wave_bytes(self) -> int:
-        """How many bytes of source files are best given to ``run`` at a time; 0: any."""
+        """The number of bytes of source files to pass to ``run`` at a time; 0: any."""
         ...
 
     def run(self, rewrite: FileRewrite, units: Sequence[RewriteUnit]) -> Iterator[WrittenFiles]:
-        """What was written for each unit, in their order; no files for one without live rows."""
+        """The files that were written for each unit, in the units' order; none for a unit without live rows."""
         ...
 
 
@@ -115,7 +115,7 @@ class RewriteTarget:
             return writer.finish()
 
     def write_unit(self, rewrite: FileRewrite, unit: RewriteUnit, folder: str, name: str) -> WrittenFiles:
-        """Write one unit under names that begin with ``name``, unless it says where."""
+        """Write one unit under names that begin with ``name``, unless the unit has a location."""
         if unit.location is None:
             return self.write(rewrite.batches(unit), lambda index: _location(folder, name, index))
         only = unit.location
@@ -188,7 +188,7 @@ class IcebergRewriter:
         self.runner = runner
 
     def __getstate__(self) -> dict[str, object]:
-        """Who has been sent it writes by itself."""
+        """A pickled copy writes by itself."""
         return {**self.__dict__, "runner": _LOCAL}
 
     def rewrite(
@@ -247,7 +247,7 @@ class DeltaRewriter:
         self.runner = runner
 
     def __getstate__(self) -> dict[str, object]:
-        """Who has been sent it writes by itself."""
+        """A pickled copy writes by itself."""
         return {**self.__dict__, "runner": _LOCAL}
 
     def rewrite(self, adds: pa.RecordBatch) -> Iterator[tuple[int, WrittenFiles]]:
@@ -275,7 +275,7 @@ class DeltaRewriter:
 
 
 def _renamed(fields: Sequence[NestedField], names: Mapping[int, str]) -> tuple[NestedField, ...]:
-    """The same fields under other names, at any depth."""
+    """The fields under other names, at any depth."""
     return tuple(
         replace(field, name=names.get(field.field_id, field.name), type=_renamed_type(field.type, names))
         for field in fields

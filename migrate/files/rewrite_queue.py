@@ -25,7 +25,7 @@ _METRICS_IN_A_WAVE: Final = 200_000
 """Counts and bounds, of a leaf of a file each, that come back from one wave at most: some hundred megabytes."""
 
 _KEPT: Final = NEEDED_COLUMNS | {"snapshot_id", "sort_order_id"}
-"""What of DATA_FILE_SCHEMA or ADD_SCHEMA waits with a file; statistics are the writer's, and large."""
+"""The columns of DATA_FILE_SCHEMA or ADD_SCHEMA that wait with a file; statistics are the writer's, and large."""
 
 
 class UnitRewriter(FileRewrite, Protocol):
@@ -36,7 +36,9 @@ class UnitRewriter(FileRewrite, Protocol):
 
 
 class Rewrites(Protocol):
-    """Takes files that are to be rewritten: a ``RewriteQueue``, or who passes them on to one elsewhere."""
+    """Takes files that are to be rewritten: a ``RewriteQueue``, or an object that passes them to one in another
+    process.
+    """
 
     def add(self, files: pa.RecordBatch, deleted: Mapping[int, PositionBitmap] = NO_DELETES) -> Iterator[Rewritten]: ...
 
@@ -85,7 +87,7 @@ class RewriteQueue:
                 yield from self.finish()
 
     def finish(self) -> Iterator[Rewritten]:
-        """All that has waited."""
+        """Rewrite all files that wait."""
         units = self._waiting if self._target_size is None else combined(self._waiting, self._target_size)
         self._waiting, self._bytes = [], 0
         for unit, written in zip(units, self._rewriter.runner.run(self._rewriter, units), strict=True):
@@ -115,7 +117,7 @@ def _leaves(field: ReadField) -> int:
 
 
 def _partition_key(file: pa.RecordBatch) -> str | None:
-    """The same text for the same partition of the same spec; None for a file that must stay by itself."""
+    """A text that identifies a partition of a spec; None for a file that must stay by itself."""
     if "spec_id" not in file.schema.names:
         return repr(file.column("partition_values")[0].as_py())
     if file.column("sort_order_id")[0].as_py():

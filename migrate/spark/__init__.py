@@ -1,4 +1,4 @@
-"""The same jobs on a Spark cluster: one task does over a part of the files what the local engine does over all of them.
+"""Jobs on a Spark cluster: each task does for a part of the files what the local engine does for all of them.
 
 Every function takes a SparkSession; the types of requests and results stand in their modules.
 """

@@ -44,11 +44,12 @@ def convert(
     progress: Progress | None = None,
     **choices: Unpack[OptionKeywords],
 ) -> ConvertResult:
-    """Write the table of the other format; same plan, same result as ``deltaberg.convert``, the work done in tasks.
+    """Write the table of the other format; with the plan and result of ``deltaberg.convert``, but the work is done in
+    tasks.
 
-    options: each of them may be a keyword instead, as in ``deltaberg.convert``. session: classic or Connect, from Spark 3.5
-    on; it is neither configured nor stopped. Locations are those of executors and driver alike; credentials come from
-    ``storage_options`` or the environment of each. allow_locations: as ``deltaberg.convert`` has it.
+    options: may also be given as keywords, as in ``deltaberg.convert``. session: classic or Connect, from Spark 3.5 on;
+    it is neither configured nor stopped. Locations are those of executors and driver alike; credentials come from
+    ``storage_options`` or the environment of each. allow_locations: as in ``deltaberg.convert``.
     Raises like ``deltaberg.convert``, and EngineUnavailable, EngineFailed for what Spark lacks or gave up.
     """
     check_keywords(

@@ -34,7 +34,7 @@ Verification = Literal["none", "metadata", "rows"]
 Status = Literal["converted", "current", "differs", "refused", "conflict", "failed"]
 
 AT_ONCE: Final = 4
-"""So many tables are worked on at a time; their Spark jobs share the cluster."""
+"""The number of tables that are converted at a time; their Spark jobs share the cluster."""
 
 _CANCEL_SECONDS: Final = 0.5
 _STATUS_OF_CODE: Final[Mapping[int, Status]] = {
@@ -51,8 +51,7 @@ _WORST_FIRST: Final = (1, 5, 4, 3, 2)
 class TableRequest:
     """One table of a job. The fields are those of ``deltaberg.convert``.
 
-    name: by which the report calls it. verify: what is compared afterwards. format: the source's, where a folder holds
-    both.
+    name: its name in the report. verify: which comparison follows. format: the source's, where a folder holds both.
     """
 
     name: str
@@ -113,11 +112,12 @@ class TableRequest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TableOutcome:
-    """What became of one table.
+    """The outcome of one table.
 
-    status: ``converted``; ``current`` where the target held this position already; ``differs`` where verification found a
+    status: ``converted``; ``current`` where the target held this state already; ``differs`` where verification found a
     difference; else why nothing was done. error, exit_code: the line and code of ``deltaberg convert`` or ``verify``.
-    feature: the code of the plan's item that refuses, or what else cannot be carried. plan: where it refuses.
+    feature: the code of the plan's item that refuses, or another feature that cannot be carried. plan: where it
+    refuses.
     """
 
     name: str
@@ -203,11 +203,12 @@ def convert_many(
     at_once: int = AT_ONCE,
     on_done: TableDone | None = None,
 ) -> ManyTables:
-    """Convert every table, ``at_once`` of them at a time, in Spark tasks; nothing that one table meets stops another.
+    """Convert every table, ``at_once`` of them at a time, in Spark tasks; a failure of one table does not stop the
+    others.
 
-    session: None: the active one or a new one. on_done: told of each table when it is done, by this thread.
-    Raises UsageError where two requests have the same target or name, EngineUnavailable where there is no Spark.
-    An interruption is passed on once the tables in work are stopped, their Spark jobs cancelled and what they wrote taken
+    session: None: the active one or a new one. on_done: called in this thread for each table when it is done. Raises
+    UsageError where two requests have the same target or name, EngineUnavailable where there is no Spark. An
+    interruption is passed on once the tables in work are stopped, their Spark jobs cancelled and their files rolled
     back; those not begun yet are left.
     """
     check_requests(requests)
@@ -266,7 +267,7 @@ def _gather(
         for future in sorted(done, key=futures.__getitem__):
             place = futures[future]
             error = future.exception()
-            # Whatever it is, the other tables go on.
+            # Whatever the error is, the other tables go on.
             outcome = future.result() if error is None else _broken(requests[place], error)
             outcomes[place] = outcome
             if on_done is not None:
@@ -288,7 +289,7 @@ def _broken(request: TableRequest, error: BaseException) -> TableOutcome:
 
 @dataclass(frozen=True, slots=True)
 class _Tables:
-    """What a thread does with a table."""
+    """The work of a thread on one table."""
 
     session: SparkSession
 

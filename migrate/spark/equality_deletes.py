@@ -43,23 +43,23 @@ from deltaberg.migrate.spark.tasks import (
 from deltaberg.migrate.target.locations import join
 
 HELD_KEYS: Final = 2_000_000
-"""Up to so many delete keys a task holds in memory (about 200 bytes each while they are sorted)."""
+"""The number of delete keys that a task holds in memory (about 200 bytes each while they are sorted)."""
 
 LIST_ROWS: Final = 4_000_000
 LIST_FILES: Final = 1024
-"""What one task reads: the key columns of so many rows, or of so many files, whichever comes first."""
+"""The limit of what one task reads: the key columns of this many rows, or of this many files."""
 
 _KEY_COLUMNS: Final = "key binary, sequence_number long, file long, position long, positions binary, failure binary"
 _DELETE_COLUMNS: Final = "key binary, newest long, failure binary"
 _DELETE_SCHEMA: Final = pa.schema([("key", pa.binary()), ("newest", pa.int64()), ("failure", pa.binary())])
 _FAILED: Final = -1
 _UNION_ROWS: Final = 4_000_000
-"""So many positions of one file are held before they become part of its bitmap."""
+"""The number of positions of one file that are held before they become part of its bitmap."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Limits:
-    """What a task holds and reads at most."""
+    """The limits of what a task holds and reads."""
 
     held_keys: int = HELD_KEYS
     list_rows: int = LIST_ROWS
@@ -75,9 +75,10 @@ def resolve_equality_deletes(
     limits: Limits | None = None,
     progress: TaskProgress | None = None,
 ) -> StagedPositions:
-    """What the equality deletes of a snapshot delete, by data file; the same as ``resolve_deletes`` finds by itself.
+    """The rows that the equality deletes of a snapshot delete, by data file, as ``resolve_deletes`` finds them by
+    itself.
 
-    folder: where tasks stage files; the caller deletes it. Raises what reading the table raises, EngineFailed.
+    folder: where tasks stage files; the caller deletes it. Raises the errors of reading the table, and EngineFailed.
     """
     limits = limits or Limits()
     job = EqualityTasks(

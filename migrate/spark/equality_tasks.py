@@ -1,7 +1,7 @@
-"""What tasks do to resolve equality deletes: list the data files that have some, and find the deleted rows.
+"""The tasks that resolve equality deletes: list the data files that have some, and find the deleted rows.
 
 Keys that fit into a task's memory are held there, as the local engine does; the others are joined by Spark. Either way
-a key is the bytes that ``DeleteColumns.keys`` makes of it, so both say the same of nulls, NaN and promoted types.
+a key is the bytes that ``DeleteColumns.keys`` makes of it, so both treat nulls, NaN and promoted types alike.
 """
 
 from __future__ import annotations
@@ -44,7 +44,9 @@ KEY_SCHEMA: Final = pa.schema(
 of ``position``, all rows of a batch that share a key."""
 
 _HOT_ROWS: Final = 256
-"""So many equal keys of one batch become one record: a key that most rows have must not make one task the slowest."""
+"""From this number on, equal keys of one batch become one record: a key that most rows have must not make one task the
+slowest.
+"""
 
 _GROUPS: Final = pa.list_(pa.field("element", pa.int32(), nullable=False))
 
@@ -66,7 +68,7 @@ class EqualityTasks:
     list_files: int
 
     def list_data_files(self, manifest: ManifestFile, attempt: Attempt) -> tuple[FileList, ...]:
-        """The data files of a manifest that have equality deletes, staged in lists. Raises what reading it raises."""
+        """The data files of a manifest that have equality deletes, staged in lists. Raises the errors of reading it."""
         state = _state(self)
         slim = [each.select(TASK_COLUMNS) for each in live_entries(self.table, manifest, with_metrics=False)]
         lists: list[pa.RecordBatch] = []
@@ -174,7 +176,7 @@ def equality_index(table: Table, snapshot: Snapshot) -> DeleteIndex:
 
 
 class _Resolution:
-    """What the tasks of one resolution share that follow each other in one process."""
+    """State that the tasks of one resolution share that follow each other in one process."""
 
     def __init__(self, work: EqualityTasks) -> None:
         self._work = work
@@ -187,7 +189,7 @@ class _Resolution:
         return [self.groups.groups[number] for number in numbers]
 
     def keys(self, group: DeleteGroup) -> KeySet:
-        """The key set of a group; the ones used longest ago make room for it."""
+        """The key set of a group; the sets used longest ago are dropped for it."""
         found = self._keys.pop(group.number, None)
         if found is None:
             while self._keys and group.rows + self._held > self._work.held_keys:
@@ -202,7 +204,9 @@ _states: dict[str, _Resolution] = {}
 
 
 def _state(work: EqualityTasks) -> _Resolution:
-    """That of this process. A worker process serves one task at a time, and its next task is often of the same job."""
+    """The state of this process. A worker process serves one task at a time, and its next task is often of the same
+    job.
+    """
     found = _states.get(work.job)
     if found is None:
         _states.clear()

@@ -22,7 +22,7 @@ class JobFiles:
         self._kept: set[str] = set()
 
     def writes_to(self, *folders: str) -> None:
-        """Where tasks are going to write; folders that are missing are made, and taken away again with what failed."""
+        """The folder in which tasks will write; missing folders are created, and deleted again if the job fails."""
         for folder in folders:
             self._storage.create_folders(join(folder, self.name))
             self._folders.append(folder)

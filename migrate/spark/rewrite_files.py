@@ -20,7 +20,7 @@ from deltaberg.migrate.target.undo_storage import UndoStorage
 from deltaberg.storage import Storage, StorageError
 
 WAVE_BYTES: Final = 1 << 40
-"""How much one Spark job rewrites at most: what the driver holds of it is bounded."""
+"""The limit of what one Spark job rewrites, which bounds the driver's memory."""
 
 _TASK_BYTES: Final = (16 << 20, 512 << 20)
 _TASKS_PER_CORE: Final = 4
@@ -28,7 +28,7 @@ _FAILED: Final = "failed"
 """A file that tells tasks which begin later that one has met an error, so that they need not do their part any more."""
 
 JOB_FOLDER: Final = "rewritten-"
-"""What the names of folders begin with in which the tasks of a job write."""
+"""The prefix of the folders in which the tasks of a job write."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -84,7 +84,7 @@ class InSparkTasks:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RewriteTask:
-    """What a task does with its units. None once another task has met an error: the job's outcome is that error."""
+    """The work of a task on its units. None once another task has met an error: the job's outcome is that error."""
 
     rewrite: FileRewrite
     folder: str

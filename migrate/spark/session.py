@@ -20,7 +20,7 @@ _LOCAL_MASTER: Final = "local[*,4]"
 """All cores; a task that dies is tried four times, as on a cluster (Spark's own default for one machine is once)."""
 
 LEAN_JAVA: Final = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
-"""For a JVM on this machine that only hands units to Python: it starts in half the processor time."""
+"""Options of a local JVM that only passes units to Python: it starts in half the processor time."""
 
 _CONFIGURES_JAVA: Final = (
     "SPARK_HOME",
@@ -60,7 +60,7 @@ def parallelism(session: SparkSession) -> int:
 
 
 def spark_errors() -> tuple[type[Exception], ...]:
-    """What a call of Spark raises: its own errors, those of the way to the JVM, and lost connections."""
+    """The errors that a call of Spark raises: its own, those of the way to the JVM, and lost connections."""
     from pyspark.errors import PySparkException
 
     try:
@@ -72,7 +72,7 @@ def spark_errors() -> tuple[type[Exception], ...]:
 
 
 def reason(error: BaseException) -> str:
-    """The telling line of the many that Spark says."""
+    """The one line of a Spark error that names its cause."""
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
     telling = [line for line in lines if "Error:" in line or "Exception:" in line or "exited unexpectedly" in line]
     return redacted(telling[-1] if telling else lines[0] if lines else type(error).__name__)[:_MESSAGE_LENGTH]
@@ -114,7 +114,7 @@ def _start(sql: type[SparkSession]) -> SparkSession:
         return builder.getOrCreate()
     if "PYSPARK_GATEWAY_PORT" not in os.environ:
         _require_java()
-        # What spark-submit takes for a master that nothing else names.
+        # The master that spark-submit takes when none is named.
         os.environ.setdefault("MASTER", _LOCAL_MASTER)
         # Executors on this machine get this interpreter and not the first of the path.
         os.environ.setdefault("PYSPARK_PYTHON", sys.executable)

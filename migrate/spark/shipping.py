@@ -1,4 +1,4 @@
-"""Bring the package to executors that lack it; say what else they lack."""
+"""Bring the package to executors that lack it, and report what else they lack."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ PACKAGES: Final = ("deltaberg", "deltaberg.iceberg", "deltaberg.delta", "deltabe
 """Packages that may lie in folders of their own (an editable install); all others lie inside one of these."""
 
 NATIVE: Final = ("isal", "mmh3", "numpy", "obstore", "pyarrow", "pyroaring", "tzdata")
-"""What the package imports and no py-file can carry."""
+"""The packages that deltaberg imports and that no py-file can carry."""
 
 _PROBE_COLUMNS: Final = "python string, version string, missing string"
 
@@ -32,8 +32,8 @@ _PROBE_COLUMNS: Final = "python string, version string, missing string"
 def ship_package(session: SparkSession) -> None:
     """Make ``import deltaberg`` in the session's executors give the driver's version.
 
-    A task looks first: nothing is sent where the package is installed, or was given with ``--py-files``.
-    Raises EngineUnavailable where executors lack what cannot be sent, or still lack the package.
+    A task checks first: nothing is sent where the package is installed, or was given with ``--py-files``. Raises
+    EngineUnavailable where executors lack what cannot be sent, or still lack the package.
     """
     found = _probe(session)
     if found.missing:

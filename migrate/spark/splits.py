@@ -1,4 +1,4 @@
-"""Whether a conversion's files are looked at and translated in tasks, and the staging folder that this takes."""
+"""Whether a conversion's files are surveyed and translated in tasks, and the staging folder for that."""
 
 from __future__ import annotations
 
@@ -38,15 +38,17 @@ _PART_KEY: Final = "spark.deltaberg.filesPerPart"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PartSettings:
-    """distribute_from: so many files are worth it (``spark.deltaberg.distributeFrom`` of the session). files_per_part: so
-    many a task takes, about; row groups and manifests are not split (``spark.deltaberg.filesPerPart``)."""
+    """distribute_from: the number of files from which tasks are used (``spark.deltaberg.distributeFrom`` of the
+    session). files_per_part: about how many files a task takes; row groups and manifests are not split
+    (``spark.deltaberg.filesPerPart``).
+    """
 
     distribute_from: int = DISTRIBUTE_FROM
     files_per_part: int = FILES_PER_PART
 
     @classmethod
     def of(cls, session: SparkSession) -> PartSettings:
-        """What a session says. Raises UsageError for what is no positive number."""
+        """The settings of a session. Raises UsageError for a value that is no positive number."""
         return cls(
             distribute_from=_number(session, _FROM_KEY, DISTRIBUTE_FROM, least=0),
             files_per_part=_number(session, _PART_KEY, FILES_PER_PART, least=1),
@@ -70,9 +72,9 @@ def distributed(
     target: tuple[UndoStorage, str] | None,
     progress: TaskProgress,
 ) -> Iterator[Splits | None]:
-    """The parts of a source, or None where the driver does it all: for few files, and for a whole history.
+    """The splits of a source, or None where the driver does all the work: for few files, and for a whole history.
 
-    target: where the target is going to be; None where nothing may be written.
+    target: the future target's folder; None where nothing may be written.
     """
     if options.history == "all" or (isinstance(source, IcebergSource) and source.snapshot is None):
         yield None

@@ -1,4 +1,4 @@
-"""Deleted positions by data file, staged in Arrow files by tasks and read back by whoever writes deletes down."""
+"""Deleted positions by data file, staged in Arrow files by tasks and read back by the writer of deletes."""
 
 from __future__ import annotations
 
@@ -46,14 +46,16 @@ class StagedList:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StagedPositions:
-    """What the equality deletes of a snapshot delete. lists: in the order of its manifests. rows: deleted by key."""
+    """The rows that the equality deletes of a snapshot delete. lists: in the order of its manifests. rows: deleted by
+    key.
+    """
 
     storage: Storage
     lists: tuple[StagedList, ...]
     rows: int
 
     def reader(self, manifests: Collection[str] | None = None) -> PositionReader:
-        """For one pass over the data files of the snapshot, or of some of its manifests (by path)."""
+        """The positions for one pass over the data files of the snapshot, or of some of its manifests (by path)."""
         lists = (
             self.lists if manifests is None else [each for each in self.lists if each.files.manifest_path in manifests]
         )
@@ -69,7 +71,9 @@ class PositionReader:
         self._held: dict[str, list[PositionBitmap]] = {}
 
     def positions(self, file_path: str) -> PositionBitmap:
-        """Of a data file that the tasks looked at. Raises EngineFailed for another one, StorageError."""
+        """The positions deleted from a data file that the tasks resolved. Raises EngineFailed for another one,
+        StorageError.
+        """
         while file_path not in self._held:
             each = next(self._waiting, None)
             if each is None:
@@ -108,7 +112,7 @@ class PositionsWriter:
         self.rows = 0
 
     def add(self, place: int, positions: PositionBitmap) -> None:
-        """What is deleted from one data file; nothing is written for none."""
+        """Write the positions deleted from one data file; nothing is written for none."""
         if not positions.cardinality:
             return
         self.rows += positions.cardinality

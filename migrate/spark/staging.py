@@ -1,6 +1,6 @@
-"""What tasks leave for others: files of one job in a folder of its own, which the driver deletes at the end.
+"""Files that tasks of one job leave for each other, in a folder of its own, which the driver deletes at the end.
 
-Every attempt of a task writes under its own name, and only what the accepted attempts name is read.
+Every attempt of a task writes under its own name, and only the files that accepted attempts name are read.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from deltaberg.migrate.target.undo_storage import UndoStorage
 from deltaberg.storage import Storage, StorageError
 
 STAGING_FOLDER: Final = "staging-"
-"""How the folders' names begin. What a dead job leaves there is deleted after the next conversion to the target."""
+"""The prefix of the folders' names. The folder of a dead job is deleted after the next conversion to the target."""
 
 _DELETED: Final = "deleted_positions"
 _PATH_SHARDS: Final = 64
@@ -89,11 +89,11 @@ class Staging:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Inline(Staging):
-    """Keeps nothing in files: what is put is its own place. For jobs that may not write."""
+    """Keeps nothing in files: a value is its own place. For jobs that may not write."""
 
     @classmethod
     def of(cls, storage: Storage) -> Inline:
-        """For a source that is only read."""
+        """A staging that writes nothing, for a source that is only read."""
         return cls(storage=storage, folder="")
 
     def put(self, name: str, value: object) -> bytes:
@@ -190,7 +190,7 @@ class StagedRewrites:
         return iter(())
 
     def finish(self) -> Iterator[Rewritten]:
-        """Nothing is done here."""
+        """Does nothing here."""
         return iter(())
 
     def __enter__(self) -> StagedRewrites:
@@ -217,7 +217,7 @@ class StagedRewrites:
 def staged_rewrites(
     staging: Staging, locations: Sequence[str]
 ) -> Iterator[tuple[pa.RecordBatch, dict[int, PositionBitmap]]]:
-    """What ``StagedRewrites`` kept: batches of files, and what is deleted from them by row."""
+    """The files that ``StagedRewrites`` kept, in batches, with their deleted positions by row."""
     for location in locations:
         for batch in staging.rows(location):
             blobs = batch.column(_DELETED).to_pylist()

@@ -1,8 +1,8 @@
-"""Run units of work in Spark tasks, one task for each, and bring small results and our own errors back.
+"""Run units of work in Spark tasks, one task for each, and bring small results and deltaberg's errors back.
 
 A unit is any picklable value; ``work`` is a picklable callable of the package (a function of a module, or a frozen
-dataclass with ``__call__``), called as ``work(unit, attempt)`` in a task. What it gives back is pickled and collected
-by the driver, so it must be small: what can be large is staged in files (``staging``) and only named in the result.
+dataclass with ``__call__``), called as ``work(unit, attempt)`` in a task. Its result is pickled and collected by the
+driver, so it must be small: large results are staged in files (``staging``) and only named in the result.
 
 A task may run more than once (retried after a crash, speculated): every attempt has a name of its own, which belongs
 into the names of the files that it writes, and only the results of the attempts that Spark accepted come back.
@@ -89,10 +89,10 @@ class SparkWork:
         return _accepted(collected, len(units))
 
     def frame(self, units: Sequence[Unit]) -> DataFrame:
-        """Units as a frame, for jobs that do more than one thing to them: ``units_in`` reads them in a task of their own."""
+        """Units as a frame, for jobs of several steps: ``units_in`` reads them in a task of their own."""
         self._ship()
         rows = [(number, pickle.dumps(unit)) for number, unit in enumerate(units)]
-        # Connect has no such choice, and says so to the user.
+        # Connect has no such option, and warns the user about it.
         unchecked = {} if is_connect(self.session) else {"verifySchema": False}
         frame = self.session.createDataFrame(rows, "unit long, payload binary", **unchecked)
         # One row for each partition: as many ranges as there are numbers.
@@ -137,7 +137,9 @@ def _in_tasks_of(
 
 
 def run_batches(work: Callable[[Unit, Attempt], Result], batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """What a task does: units in, results out. An error of the package is a result too, so that Spark does not retry it."""
+    """The work of a task: units in, results out. An error of the package is a result too, so that Spark does not retry
+    it.
+    """
     _settle()
     for number, unit in units_in(batches):
         attempt = Attempt(unit=number, name=f"{number:06d}-{uuid.uuid4().hex}")
@@ -149,7 +151,7 @@ def run_batches(work: Callable[[Unit, Attempt], Result], batches: Iterable[pa.Re
 
 
 def _settle() -> None:
-    """PySpark collects garbage after every task: modules, which never are any, need not be looked through each time."""
+    """PySpark collects garbage after every task: modules are exempt, since they are never garbage."""
     if not gc.get_freeze_count():
         gc.freeze()
 
@@ -262,7 +264,7 @@ class _Job:
             self._error = error
 
     def _finished_tasks(self) -> int:
-        """Of the stage that does the work, which is the last one of the group's newest job."""
+        """The progress of the stage that does the work, which is the last one of the group's newest job."""
         if is_connect(self._session):
             return 0
         tracker = self._session.sparkContext.statusTracker()

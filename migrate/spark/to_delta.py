@@ -1,7 +1,8 @@
-"""An Iceberg snapshot translated in tasks: each takes some data manifests with the delete manifests that can touch them.
+"""An Iceberg snapshot translated in tasks: each takes some data manifests with the delete manifests that can touch
+them.
 
-A task looks at its files as the local survey does, and later makes ``add`` actions of them as the local engine does, into
-a part of the target's first checkpoint. The driver adds up what the surveys found, decides, and commits.
+A task surveys its files as the local engine does, and later makes ``add`` actions of them as the local engine does,
+into a part of the target's first checkpoint. The driver adds up the surveys, decides, and commits.
 """
 
 from __future__ import annotations
@@ -69,8 +70,9 @@ _NO_WORDS: Final = np.zeros(0, np.uint64)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class IcebergSplit:
-    """What one task takes. one_by_one: how many of its files may be looked at one by one. found: where its survey left
-    what it knows of the footers; None before the survey. number: of its part of the target's checkpoint."""
+    """The split of one task. one_by_one: how many of its files may be sampled one by one. found: where its survey left
+    the layouts; None before the survey. number: of its part of the target's checkpoint.
+    """
 
     part: SnapshotSplit
     one_by_one: int
@@ -80,7 +82,7 @@ class IcebergSplit:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeleteSplit:
-    """Delete manifests to look at. sought: how many of their files may be looked for."""
+    """Delete manifests to survey. sought: how many of their files may be checked for existence."""
 
     manifests: tuple[ManifestFile, ...]
     sought: int
@@ -88,7 +90,7 @@ class DeleteSplit:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ToDeltaSurvey:
-    """What a task found; tallies by place in ``facts`` and spec id."""
+    """The survey of a task; tallies by index of the layout and spec id."""
 
     layout: tuple[FileLayout, ...]
     tallies: tuple[tuple[int, int, GroupTotals], ...]
@@ -107,7 +109,7 @@ class ToDeltaSurvey:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ToDeltaSurveyTask:
-    """Looks at the files of one unit. distrusted: writers whose files are all looked at."""
+    """Surveys the files of one split. distrusted: writers whose files are all sampled."""
 
     source: IcebergSource
     ancestry: Ancestry
@@ -157,8 +159,9 @@ class ToDeltaSurveyTask:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ToDeltaResult:
-    """What a task wrote. vectors: deletion vectors that found their data file. rewrites: where files wait that are to be
-    rewritten."""
+    """The files that a task wrote. vectors: deletion vectors that found their data file. rewrites: where the files to
+    rewrite are staged.
+    """
 
     written: WrittenPart
     paths: StagedPaths
@@ -168,9 +171,9 @@ class ToDeltaResult:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ToDeltaTask:
-    """Makes ``add`` actions of the files of one unit. rewritten: facts and spec ids of files to rewrite.
+    """Makes ``add`` actions of the files of one unit. rewritten: layouts and spec ids of files to rewrite.
 
-    key: the same for the same conversion, so that every attempt writes the same files with the same content.
+    key: identifies the conversion, so that every attempt writes equal files under equal names.
     """
 
     entries: DeltaEntries
@@ -214,7 +217,8 @@ class ToDeltaTask:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class VectorCheckTask:
     """Matches a part's files with all delete manifests. Raises CorruptMetadata for a vector that belongs to one of them
-    but says another partition."""
+    but has another partition.
+    """
 
     source: IcebergSource
     snapshot: Snapshot
@@ -264,7 +268,7 @@ class _PartVectors:
 
 
 class IcebergTranslation:
-    """One conversion of an Iceberg snapshot to Delta, whose files are looked at and translated in tasks."""
+    """One conversion of an Iceberg snapshot to Delta, whose files are surveyed and translated in tasks."""
 
     def __init__(
         self,
@@ -282,11 +286,11 @@ class IcebergTranslation:
         self._survey: DeltaSurvey | None = None
 
     def survey(self, source: IcebergSource, ancestry: Ancestry, deep: bool) -> DeltaSurvey:
-        """What ``survey_delta`` finds; its footers know facts, but no file."""
+        """The result of ``survey_delta``; its footers know layouts, but no file."""
         task = ToDeltaSurveyTask(source=source, ancestry=ancestry, staging=self._staging, deep=deep)
         while True:
             found = self._looked_at(task)
-            # What one task saw of a writer makes the files doubtful that others took to be alike.
+            # Footers that one task read may cast doubt on files that other tasks took to be alike.
             distrusted = reduce(Sampled.plus, (each.sampled for each in found), Sampled()).judged()
             if distrusted <= task.distrusted:
                 break
@@ -401,7 +405,7 @@ class IcebergTranslation:
         )
 
     def _check_vectors(self, matched: int) -> None:
-        """A vector without its file is either left over from one that is gone, or says the wrong partition."""
+        """A vector without its file belongs to a file that is gone, or has the wrong partition."""
         assert self._survey is not None
         if matched == self._survey.deletes["vectors"]:
             return

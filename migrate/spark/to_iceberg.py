@@ -1,7 +1,8 @@
-"""A Delta version translated in tasks: each takes a part of its checkpoint, or some of the files of the commits after it.
+"""A Delta version translated in tasks: each takes a part of its checkpoint, or some of the files of the commits after
+it.
 
-A task looks at its files as the local survey does, and later makes entries of them as the local engine does, into
-manifests of its own. The driver adds up what the surveys found, decides, and commits the manifests.
+A task surveys its files as the local engine does, and later makes entries of them as the local engine does, into
+manifests of its own. The driver adds up the surveys, decides, and commits the manifests.
 """
 
 from __future__ import annotations
@@ -44,10 +45,10 @@ _TAIL_ROWS: Final = 8192
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeltaSplit:
-    """What one task takes. part: of the checkpoint; None: the files of later commits that stand at ``rows``.
+    """The split of one task. part: of the checkpoint; None: the files of later commits that stand at ``rows``.
 
-    one_by_one: how many of its files may be looked at one by one. found: where its survey left what it knows of single
-    files; None before the survey, and where that is nothing.
+    one_by_one: how many of its files may be sampled one by one. found: where its survey left the facts about single
+    files; None before the survey, and where there are none.
     """
 
     part: CheckpointPart | None
@@ -60,7 +61,7 @@ class DeltaSplit:
 class DeltaParts:
     """The units of a version and what tasks need to read any of them; can be pickled without the units.
 
-    keys: where the keys of later commits stand, which hide files of the checkpoint; None where there are none.
+    keys: where the keys of later commits are staged, which hide files of the checkpoint; None where there are none.
     """
 
     source: DeltaSource
@@ -80,8 +81,9 @@ class DeltaParts:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KnownFiles:
-    """What a survey knows of single files of its part, by location: those to rewrite, those whose row ids are not
-    carried, and the rows of those whose log does not say."""
+    """The facts about single files of a split, by location: those to rewrite, those whose row ids are not carried, and
+    the rows of those whose log does not state them.
+    """
 
     rewritten: frozenset[str]
     without_row_ids: frozenset[str]
@@ -96,7 +98,7 @@ _NOTHING_KNOWN: Final = KnownFiles(rewritten=frozenset(), without_row_ids=frozen
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ToIcebergSurvey:
-    """What a task found, codes by name."""
+    """The survey of a task, codes by name."""
 
     totals: SurveyTotals
     findings_by_column: tuple[tuple[str, str, int, int], ...]
@@ -114,7 +116,7 @@ class ToIcebergSurvey:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ToIcebergSurveyTask:
-    """Looks at the files of one unit. distrusted: writers whose files are all looked at."""
+    """Surveys the files of one split. distrusted: writers whose files are all sampled."""
 
     parts: DeltaParts
     request: SurveyRequest
@@ -175,7 +177,7 @@ class ToIcebergSurveyTask:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ToIcebergResult:
-    """What a task wrote. deletes: files of deletes. rewrites: where files wait that are to be rewritten."""
+    """The files that a task wrote. deletes: files of deletes. rewrites: where the files to rewrite are staged."""
 
     manifests: AddedManifests
     files: int
@@ -238,7 +240,7 @@ class ToIcebergTask:
 
 
 class DeltaTranslation:
-    """One conversion of a Delta version to Iceberg, whose files are looked at and translated in tasks."""
+    """One conversion of a Delta version to Iceberg, whose files are surveyed and translated in tasks."""
 
     def __init__(
         self,
@@ -253,14 +255,14 @@ class DeltaTranslation:
         self._parts, self._units = _split(source, staging, files_per_part)
 
     def survey(self, request: SurveyRequest, reader: DeltaFileReader) -> IcebergSurvey:
-        """What ``survey_iceberg`` finds, but for the locations of single files, which the parts keep.
+        """The result of ``survey_iceberg`` without the locations of single files, which stay with the splits.
 
-        Raises CorruptLog, after all files were looked at, as ``Snapshot.add_files`` does.
+        Raises CorruptLog, after all files were surveyed, as ``Snapshot.add_files`` does.
         """
         task = ToIcebergSurveyTask(parts=self._parts, request=request, provenance=reader.provenance)
         while True:
             found = self._looked_at(task)
-            # What one task saw of a writer makes the files doubtful that others took to be alike.
+            # Footers that one task read may cast doubt on files that other tasks took to be alike.
             distrusted = reduce(Sampled.plus, (each.sampled for each in found), Sampled()).judged()
             if distrusted <= task.distrusted:
                 break
@@ -318,7 +320,7 @@ class DeltaTranslation:
 
 
 def _split(source: DeltaSource, staging: Staging, files_per_part: int) -> tuple[DeltaParts, list[DeltaSplit]]:
-    """The units; what the commits after the checkpoint say is staged for the tasks."""
+    """The splits; the actions of the commits after the checkpoint are staged for the tasks."""
     snapshot = source.snapshot
     tail = snapshot.tail
     hidden = 0 if tail is None else len(tail.logical_files)
@@ -339,7 +341,7 @@ def _split(source: DeltaSource, staging: Staging, files_per_part: int) -> tuple[
 
 
 def _allowance(files_before: int) -> int:
-    """How many files of a part are looked at one by one, when at least so many stand before it."""
+    """How many files of a split are sampled one by one, when at least so many come before it."""
     return max(0, ONE_BY_ONE - max(0, files_before))
 
 

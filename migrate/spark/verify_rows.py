@@ -1,9 +1,10 @@
-"""Compare the rows of two tables as multisets in Spark tasks; the driver sees sums, never rows (but for the few it shows).
+"""Compare the rows of two tables as multisets in Spark tasks; the driver sees sums, never rows (except the few that it
+shows).
 
 Every row has two hashes of 64 bits under two keys drawn for this comparison, and what is compared is the number of rows
 and the sums of both, modulo 2**64 each: order does not matter, a row that occurs twice counts twice. Two tables that
 differ by accident have equal sums once in 2**128 comparisons. Sums are made for every file, too: where a file that both
-tables list has equal sums, its rows are not looked at again in the search for the rows that differ.
+tables list has equal sums, its rows are not read again in the search for the rows that differ.
 """
 
 from __future__ import annotations
@@ -37,14 +38,14 @@ from deltaberg.migrate.verify.tables import ChosenOptions, FileRows, file_locati
 
 TASK_BYTES: Final = 256 << 20
 TASK_FILES: Final = 1024
-"""What one task reads: files of so many bytes together, at most so many files."""
+"""The limit of what one task reads: the bytes and the number of its files."""
 
 _WAVE_TASKS: Final = 256
-"""So many results and units the driver holds at a time, or a few for each core of the cluster."""
+"""The number of results and units that the driver holds at a time, or a few for each core of the cluster."""
 
 _BUCKETS: Final = 1 << 14
 _COLLECTED_ROWS: Final = 1 << 22
-"""So many row hashes of each side the driver compares one by one, those of a few buckets that differ."""
+"""The number of row hashes of each side that the driver compares one by one, those of a few buckets that differ."""
 
 _WANTED_HASHES: Final = 1 << 17
 
@@ -59,7 +60,7 @@ Chosen = npt.NDArray[np.bool_]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FileSums:
-    """Of the files of one task: live rows and both sums by file, sums of columns by name for all of them."""
+    """The sums of one task's files: live rows and both sums by file, sums of columns by name for all of them."""
 
     rows: npt.NDArray[np.int64]
     totals: npt.NDArray[np.uint64]
@@ -68,7 +69,7 @@ class FileSums:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RowTasks:
-    """What tasks do with the files of one of the tables. job: unlike that of any other comparison and side."""
+    """The work of tasks on the files of one of the tables. job: unique to a comparison and a side."""
 
     source: Source
     names: tuple[str, ...]
@@ -77,7 +78,7 @@ class RowTasks:
     job: str
 
     def sums(self, unit: Unit, attempt: Attempt) -> FileSums:
-        """What the files of a unit add up to."""
+        """The sums of the files of a unit."""
         count = sum(files.num_rows for files in _read(unit))
         rows, totals = np.zeros(count, np.int64), np.zeros((count, 2), np.uint64)
         sums = (Sums(), Sums())
@@ -133,7 +134,7 @@ _readers: dict[str, FileRows] = {}
 
 
 def _reader(work: RowTasks) -> FileRows:
-    """That of this process: the delete entries of a snapshot are read once for all tasks that follow each other."""
+    """The reader of this process: the delete entries of a snapshot are read once for consecutive tasks."""
     found = _readers.get(work.job)
     if found is None:
         _readers.clear()
@@ -252,7 +253,7 @@ class FileArrays:
 def spark_rows_check(
     work: SparkWork, *, progress: TaskProgress | None = None
 ) -> Callable[[Source, Source, ChosenOptions], Check]:
-    """``rows_check`` in Spark tasks: the same check with the same words."""
+    """``rows_check`` in Spark tasks, with the words of the local check."""
 
     def check(source: Source, target: Source, options: ChosenOptions) -> Check:
         return _rows_check(work, source, target, options, progress)
@@ -289,7 +290,7 @@ def _differing_rows(left: _Side, right: _Side) -> list[str]:
     chosen = left.files.unlike(right.files), right.files.unlike(left.files)
     (left_counts, left_sums), (right_counts, right_sums) = left.bucket_sums(chosen[0]), right.bucket_sums(chosen[1])
     differing = np.flatnonzero((left_counts != right_counts) | (left_sums != right_sums))
-    # As many buckets as the driver can hold; one that is too large for it alone has to be taken as it is.
+    # As many buckets as the driver can hold; a single bucket that is too large is held all the same.
     held = np.cumsum(np.maximum(left_counts, right_counts)[differing]) <= _COLLECTED_ROWS
     held[:1] = True
     buckets = np.zeros(_BUCKETS, bool)

@@ -1,7 +1,7 @@
-"""Whether the files of a target that is said to be current are there, looked up before it is called so.
+"""Checks that the files of a target exist before the target is reported as current.
 
 The metadata folder is listed once, the target's own vectors, delete files and rewritten files by the folders that they
-stand in; data files that both tables share are the source's, and ``verify`` asks for them.
+are in; data files that both tables share are the source's, and ``verify`` checks them.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ def require_files(storage: Storage, root: str, held: ExistingTarget) -> None:
 
 
 def repair_hint(storage: Storage, held: ExistingTarget) -> tuple[str, ...]:
-    """Put a missing or stale ``version-hint.text`` right; gives the location of one that was.
+    """Repair a missing or stale ``version-hint.text``; returns the location of a repaired one.
 
     It is only a hint, and the table can be read without it: where it cannot be written it stays as it is.
     """
@@ -97,7 +97,7 @@ def _may_own_files(storage: Storage, root: str, held: ExistingTarget, snapshot: 
 
 
 def _has_rewritten(storage: Storage, root: str, held: ExistingTarget) -> bool:
-    """Whether the conversion wrote data files anew, by its plan document; without one it may have."""
+    """Whether the conversion rewrote data files, by its plan document; True where there is none."""
     if held.plan_name is None:
         return True
     try:

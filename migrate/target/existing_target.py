@@ -1,4 +1,4 @@
-"""What stands in the folder of a target already: nothing, this very position, or something that must not be touched."""
+"""A target's folder before a conversion: nothing, this very state, or a table that must not be touched."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ from deltaberg.storage import NotFound, Storage
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExistingTarget:
-    """The position of the table in a target folder.
+    """The watermark of the table in a target folder, and who has committed to it since.
 
-    untouched: the newest commit there is deltaberg's own. position: None where deltaberg did not write the table.
-    only_commit_info: what others committed after it changes nothing: VACUUM tells the log when it begins and when it ends.
-    missing_commits: the first and last version since then whose commits are gone, where those that are left change nothing.
-    plan_name: the plan document it was written by, None where the table does not say. iceberg, delta: the table, one of
-    the two.
+    untouched: the newest commit there is deltaberg's own. watermark: None where deltaberg did not write the table.
+    only_commit_info: the later commits of others change nothing, such as the two by which VACUUM logs its start and
+    end. missing_commits: the first and last version since then whose commits are gone, where the remaining ones change
+    nothing. plan_name: the plan document of the conversion that wrote the table, None where it is unknown. iceberg,
+    delta: the table, one of the two.
     """
 
     watermark: Watermark | None
@@ -41,9 +41,9 @@ class ExistingTarget:
     delta: Snapshot | None = field(default=None, repr=False)
 
     def require(self, watermark: Watermark, *, options_text: str, root: str, source: Source | None = None) -> None:
-        """Raise Conflict unless the target holds exactly this position and nobody has changed it.
+        """Raise Conflict unless the target holds exactly this state and no other writer has changed it.
 
-        source: at that position; with it the message tells a source with another past from one that is at another state.
+        source: at that state; with it the message distinguishes a source with another past from one at another state.
         """
         if self.watermark is None:
             raise Conflict(f"Cannot write to {root}: it holds another table; choose another --target", path=root)
@@ -117,7 +117,7 @@ def _another_past(held: Watermark, root: str) -> Conflict:
 
 
 def existing_target(storage: Storage, root: str, format: TableFormat) -> ExistingTarget | None:
-    """What a table of the target's format in a folder holds; None where there is none. Raises what reading it raises."""
+    """The table of the target's format in a folder; None where there is none. Raises the errors of reading it."""
     return _of_iceberg(storage, root) if format is TableFormat.ICEBERG else _of_delta(storage, root)
 
 
@@ -180,7 +180,7 @@ def _reached(stated: Watermark, snapshot: Snapshot) -> Watermark:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Since:
-    """What others committed after deltaberg did; as in ``ExistingTarget``."""
+    """The later commits of others, as ``only_commit_info`` and ``missing_commits`` of ``ExistingTarget``."""
 
     untouched: bool = False
     only_commit_info: bool = False
@@ -188,7 +188,7 @@ class _Since:
 
 
 def _since(table: DeltaTable, newest: int, first: int) -> _Since:
-    """Look at the commits from the newest one back to deltaberg's own last one, which is ``first`` or one after it."""
+    """Read the commits from the newest one back to deltaberg's own last one, which is ``first`` or one after it."""
     gone: list[int] = []
     for version in range(newest, first, -1):
         try:

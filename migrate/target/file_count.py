@@ -1,4 +1,4 @@
-"""How many live files a table has, as far as its metadata says so without reading the list of them."""
+"""The number of a table's live files, as far as its metadata states it without listing them."""
 
 from __future__ import annotations
 
@@ -10,13 +10,15 @@ from deltaberg.iceberg.snapshot_write.splits import listed_files
 from deltaberg.migrate.source import DeltaSource, Source
 
 DISTRIBUTE_FROM: Final = 200_000
-"""With ``--engine spark`` the metadata of so many files is translated in tasks; fewer are done before a job has begun."""
+"""With ``--engine spark``, the metadata of this many files is translated in tasks; fewer are done before a job has
+started.
+"""
 
 _ONE_PART: Final = 1 << 62
 
 
 def stated_files(source: Source) -> int:
-    """About how many files the snapshot or version has; manifests and checkpoints that do not say count as none."""
+    """About how many files the snapshot or version has; manifests and checkpoints without counts count as none."""
     if isinstance(source, DeltaSource):
         snapshot = source.snapshot
         parts = snapshot.checkpoint_parts(files_per_part=_ONE_PART)

@@ -1,4 +1,4 @@
-"""What stands of a conversion that was interrupted: looked up in the target, since only that tells."""
+"""The outcome of an interrupted conversion, read from the target, the only place that shows it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A Delta target that was being created in parts when its conversion died: taken up again, or cleared away."""
+"""A Delta target that was being created in parts when its conversion died: continued, or deleted."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from deltaberg.migrate.to_delta.entries import HIDDEN_FOLDER
 from deltaberg.storage import Storage, StorageError
 
 VECTORS_FOLDER: Final = "vectors-"
-"""How the names of folders begin that hold the deletion vectors of such a creation."""
+"""The prefix of folders that hold the deletion vectors of such a creation."""
 
 
 def creation_lock_text(watermark: Watermark, options_text: str) -> str:
-    """Says which conversion creates a table; the same when it is run again."""
+    """The lock text that identifies the conversion that creates a table; equal when the conversion is run again."""
     return json.dumps({"position": watermark.to_json(), "options": options_text}, separators=(",", ":"), sort_keys=True)
 
 

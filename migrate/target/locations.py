@@ -1,8 +1,7 @@
-"""Where files really are, in the words that the target's metadata shall use.
+"""The locations of files as a target's metadata is to state them.
 
-Relocation counts: a table that was copied gets a target that names the copies. Otherwise a location keeps the
-spelling that its source gave it (``s3a://`` stays), but for ``file:`` URLs, which become plain paths: every reader
-takes those.
+Relocation counts: a table that was copied gets a target that names the copies. Otherwise a location keeps the spelling
+that its source gave it (``s3a://`` stays), except ``file:`` URLs, which become plain paths: every reader accepts those.
 """
 
 from __future__ import annotations
@@ -26,7 +25,7 @@ def real_locations(storage: Storage, locations: pa.Array) -> pa.Array:
 
 
 def real_location(storage: Storage, location: str) -> str:
-    """``real_locations`` for one."""
+    """``real_locations`` for one location."""
     return str(real_locations(storage, pa.array([location], pa.string()))[0].as_py())
 
 

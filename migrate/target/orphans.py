@@ -1,8 +1,8 @@
 """Files of conversions that died before they were done: found by their run documents, deleted where that is safe.
 
-What a conversion wrote may go once it can never be committed: another one holds the target's first commit, which is
-there once. Politeness comes on top: a conversion that may still be running takes its files away itself. What nothing
-proves to be dead, only ``convert --clean`` and ``rollback`` remove.
+The files of a conversion may be deleted once they can never be committed, because another conversion holds the target's
+only first commit. Files of a conversion that may still be running are left to it. Files of conversions that are not
+proven dead are deleted only by ``convert --clean`` and ``rollback``.
 """
 
 from __future__ import annotations
@@ -53,9 +53,9 @@ def end_run(storage: Storage, root: str, run: RunId) -> None:
 def delete_dead_runs(
     storage: Storage, root: str, to: TableFormat, *, committed: RunId | None, now_ms: int, resumed: bool = False
 ) -> list[str]:
-    """Delete what dead conversions left beside a table that is complete; gives what was deleted, run documents left out.
+    """Delete the files that dead conversions left beside a complete table; returns them without the run documents.
 
-    committed: the conversion that made the table; resumed: whether several runs carried it on, one after the other. What
+    committed: the conversion that made the table; resumed: whether several runs continued it, one after the other. What
     cannot be deleted is left for the next time.
     """
     documents = run_documents(storage, root, to)
@@ -66,7 +66,8 @@ def delete_dead_runs(
 
 
 def delete_all_runs(storage: Storage, root: str, to: TableFormat, *, committed: RunId | None) -> list[str]:
-    """Delete what is left of all conversions but those that surely run: whoever asks for it vouches for the others.
+    """Delete the files of all conversions except those certain to be running; the caller states that the others are
+    not.
 
     committed: as in ``delete_dead_runs``; None where there is no table.
     """
@@ -104,9 +105,11 @@ def _delete_runs(
 
 
 def _listed(storage: Storage, root: str, to: TableFormat, committed: RunId | None) -> frozenset[str] | None:
-    """What must stay whatever its name: all that any version of a Delta table lists, since several runs may have carried one
-    replay on under the same names, and the plan document. None where nothing may be deleted: a cleaner took commits away, so
-    that nothing says what they listed, or files that are listed are not there under these very names."""
+    """The files that must stay whatever their names: the plan document, and all files that any version of a Delta table
+    lists, since several runs may have continued one replay under the same names. None where nothing may be deleted: a
+    cleaner deleted commits, so that the files that they listed are unknown, or listed files are not there under these
+    very names.
+    """
     if committed is None or to is TableFormat.ICEBERG:
         return frozenset()
     there = {file.location for file in storage.list(join(root, HIDDEN_FOLDER), recursive=True)}
@@ -122,8 +125,9 @@ def _listed(storage: Storage, root: str, to: TableFormat, committed: RunId | Non
 def delete_run(
     storage: Storage, root: str, to: TableFormat, run: RunId, *, kept: frozenset[str] = frozenset()
 ) -> list[str]:
-    """Delete the files of one conversion whose names are its own, its document last, and the folders of its own that are
-    empty then; gives what was deleted, the document left out."""
+    """Delete the files of one conversion whose names are its own, its document last, and the folders of its own that
+    are empty then; returns the deleted files without the document.
+    """
     removed: list[str] = []
     folders: set[str] = set()
     for location in files_of_runs(storage, root, to, (run,)):

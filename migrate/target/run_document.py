@@ -39,7 +39,7 @@ class RunId:
 
     @staticmethod
     def of_plan(plan_name: str | None) -> RunId | None:
-        """Whose plan document has this name; None for a name that deltaberg does not give."""
+        """The conversion whose plan document has this name; None for a name that deltaberg does not give."""
         match = None if plan_name is None else _PLAN.fullmatch(plan_name)
         return None if match is None else RunId(value=uuid.UUID(match["run"]))
 
@@ -59,13 +59,13 @@ class RunId:
 
     @property
     def document_name(self) -> str:
-        """Of its document, relative to the target's folder."""
+        """The location of its document, relative to the target's folder."""
         return f"{HIDDEN_FOLDER}/run-{self.value}.json"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunDocument:
-    """What such a document says. written_ms: when, by the store's clock."""
+    """The content of a run document. written_ms: when, by the store's clock."""
 
     run: RunId
     to: TableFormat
@@ -75,14 +75,14 @@ class RunDocument:
 
     @property
     def is_dead(self) -> bool | None:
-        """Whether the conversion surely does not run any more; None where that cannot be told from here."""
+        """Whether the conversion surely does not run any more; None where that cannot be determined on this machine."""
         if self.process == process_mark():
             return self.run.value not in _at_work
         return is_dead(self.process)
 
 
 def put_run_document(storage: Storage, root: str, run: RunId, to: TableFormat) -> str:
-    """Say that a conversion is under way; where that stands now."""
+    """Write the document of a conversion that begins; returns its location."""
     location = join(root, run.document_name)
     content = {"run": str(run.value), "to": to.value, "process": process_mark()}
     storage.put(location, json.dumps(content).encode())
@@ -90,7 +90,9 @@ def put_run_document(storage: Storage, root: str, run: RunId, to: TableFormat) -
 
 
 def run_documents(storage: Storage, root: str, to: TableFormat) -> tuple[RunDocument, ...]:
-    """Of all conversions to a format that are under way, or died, in a target's folder. Costs one listing where there are none."""
+    """The documents of all conversions to a format that are under way, or died, in a target's folder. Costs one listing
+    where there are none.
+    """
     found = []
     for file in list(storage.list(join(root, HIDDEN_FOLDER))):
         match = _NAME.fullmatch(file.location.rpartition("/")[2])
@@ -115,7 +117,7 @@ def run_documents(storage: Storage, root: str, to: TableFormat) -> tuple[RunDocu
 
 @contextmanager
 def at_work(run: RunId) -> Iterator[None]:
-    """Meanwhile other conversions of this process see that this one is not dead."""
+    """While the context is active, other conversions of this process see that this one is not dead."""
     _at_work.add(run.value)
     try:
         yield

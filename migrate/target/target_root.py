@@ -1,4 +1,4 @@
-"""The folder of a target table: where the user asked for it, never where metadata alone says."""
+"""The folder of a target table: where the user asked for it, never where only metadata puts it."""
 
 from __future__ import annotations
 
@@ -38,8 +38,8 @@ def usual_root(location: str, to: TableFormat) -> str:
 def target_root(source: Source, target: str | None) -> str:
     """The folder of the target table: ``target``, or the usual one below the location that the user typed.
 
-    Raises UsageError where the metadata places an Iceberg table elsewhere and nobody has chosen, for a folder in which a
-    cleaner of the source would delete the target, and for one inside a log or metadata folder of a table.
+    Raises UsageError where the metadata places an Iceberg table elsewhere and the user has chosen none, for a folder in
+    which a cleaner of the source would delete the target, and for one inside a log or metadata folder of a table.
     """
     if target is not None:
         refuse_credentials(target)
@@ -96,7 +96,7 @@ def _is_relocated(storage: Storage, stated: str, claimed: str) -> bool:
 
 
 def _refuse_inside_metadata(storage: Storage, root: str) -> None:
-    """Raise UsageError for a folder in a log or metadata folder of a table: engines take what is there for their own."""
+    """Raise UsageError for a folder in a log or metadata folder of a table: engines take its files for their own."""
     # The target may be in another store than the source, and is the user's own word.
     storage = guarded(storage, [root])
     parts = storage.resolve(root).split("/")

@@ -1,4 +1,4 @@
-"""What a conversion meets in the folder of its target, decided once: ``plan`` says it, ``convert`` acts on it."""
+"""The state of a target's folder before a conversion, determined once: ``plan`` reports it, ``convert`` acts on it."""
 
 from __future__ import annotations
 
@@ -28,8 +28,9 @@ class InterruptedConversion:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TargetState:
-    """``new``: no table is there. ``begun``: a replay to go on with. ``current``: the table that is ``existing`` there is the one
-    that was asked for."""
+    """``new``: no table is there. ``begun``: a replay to continue. ``current``: ``existing`` is the table that was
+    asked for.
+    """
 
     existing: ExistingTarget | None = None
     begun: InterruptedConversion | None = None
@@ -40,10 +41,11 @@ class TargetState:
 
 
 def target_state(source: Source, to: TableFormat, root: str, options: ConvertOptions) -> TargetState:
-    """Look at the target's folder; nothing is written. Raises Conflict where the conversion must not touch what is there,
-    and what reading it raises."""
+    """Read the target's folder; nothing is written. Raises Conflict where the conversion must not touch the table
+    there, and the errors of reading it.
+    """
     storage, watermark, text = source.storage, watermark_of(source), options_text(options)
-    # What this very conversion left unfinished is no table: it is cleared away before anything is written.
+    # Files that this very conversion left unfinished are no table: they are deleted before anything is written.
     cleared = (
         to is TableFormat.DELTA
         and is_claimed(storage, root, creation_lock=creation_lock_text(watermark, text))
@@ -59,7 +61,7 @@ def target_state(source: Source, to: TableFormat, root: str, options: ConvertOpt
 
 
 def options_text(options: ConvertOptions) -> str:
-    """The choices that differ from the defaults, as they are kept with the target; who did the work is none."""
+    """The choices that differ from the defaults, as they are kept with the target; the engine is not among them."""
     usual = ConvertOptions()
     chosen = {
         each.name: getattr(options, each.name)
@@ -70,7 +72,7 @@ def options_text(options: ConvertOptions) -> str:
 
 
 def plan_prefix(watermark: Watermark) -> str:
-    """What the names of plan documents begin with, relative to the target; the rest is each conversion's own."""
+    """The prefix of plan documents, relative to the target; the rest of the name is each conversion's own."""
     return f"{HIDDEN_FOLDER}/plan-{0 if watermark.version is None else watermark.version}-"
 
 

@@ -1,4 +1,4 @@
-"""A storage that remembers what was written through it, so that a failed job can take all of it away again."""
+"""A storage that records the files that are written through it, so that a failed job can roll all of them back."""
 
 from __future__ import annotations
 
@@ -54,14 +54,14 @@ class UndoStorage:
         self._made_folders.clear()
 
     def keep(self) -> None:
-        """What was written so far stays, also after ``discard``: it is committed, and others may build on it."""
+        """Keep the files written so far, also after ``discard``: they are committed, and others may build on them."""
         self._written.clear()
         self._made_folders.clear()
         self.has_kept = True
 
     @property
     def undecided(self) -> tuple[str, ...]:
-        """The files of commits that may stand or not: then all that they refer to has to stay."""
+        """The files of commits that may stand or not: then all files that they refer to have to stay."""
         return tuple(sorted(self._undecided))
 
     def commit_begins(self, location: str) -> None:
@@ -69,7 +69,7 @@ class UndoStorage:
         self._storage.commit_begins(location)
 
     def commit_ends(self, location: str, *, stands: bool) -> None:
-        """What was written until a commit that stands is never rolled back."""
+        """Files written until a commit that stands are never rolled back."""
         self._storage.commit_ends(location, stands=stands)
         if stands:
             self.keep()
@@ -132,7 +132,7 @@ class UndoStorage:
         self._written.pop(location, None)
 
     def create_folders(self, location: str) -> tuple[str, ...]:
-        """Also remembers the folders, so that they go with their files."""
+        """Also records the folders, so that they are deleted with their files."""
         folder = location.rpartition("/")[0]
         if folder in self._known_folders:
             return ()

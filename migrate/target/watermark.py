@@ -1,7 +1,7 @@
-"""How far a target has come: which state of which source it holds, in one text kept with the data it describes.
+"""The watermark of a target: which state of which source it holds, in one text kept with the data it describes.
 
 A Delta target has it in ``metaData.configuration`` beside a ``txn`` action, an Iceberg target in the table's properties
-and the snapshot's summary; both are committed together with the files. A position never is a time of day.
+and the snapshot's summary; both are committed together with the files. A watermark never is a time of day.
 """
 
 from __future__ import annotations
@@ -37,9 +37,9 @@ class Watermark:
 
     uuid: the source table's identity. version: Delta version or Iceberg snapshot id, None for an Iceberg table
     without snapshot. schema_id, ref: Iceberg only; a schema can change without a snapshot.
-    fingerprint: what tells the state from another one of these numbers in a copy of the table that went on apart: of the
-    version's commit in Delta, of the schema in Iceberg, where the snapshot id does the rest. None where it is not known:
-    the commit is gone from the log, or version 0.1.0 wrote the target.
+    fingerprint: distinguishes the state from another one with these numbers in a copy of the table that diverged: of
+    the version's commit in Delta, of the schema in Iceberg, where the snapshot id does the rest. None where it is not
+    known: the commit is gone from the log, or version 0.1.0 wrote the target.
     """
 
     format: TableFormat
@@ -50,7 +50,7 @@ class Watermark:
     fingerprint: str | None = None
 
     def at(self, version: int) -> Watermark:
-        """The same source at another version."""
+        """The watermark of the same source at another version."""
         return replace(self, version=version, fingerprint=self.fingerprint if version == self.version else None)
 
     def is_same_state(self, other: Watermark) -> bool:
@@ -65,7 +65,7 @@ class Watermark:
         return f"{APP_ID_PREFIX}{self.format.value}:{self.uuid}{branch}"
 
     def to_json(self) -> dict[str, Any]:
-        """What the properties hold."""
+        """The watermark as the properties hold it."""
         value: dict[str, Any] = {"format": self.format.value, "uuid": self.uuid, "version": self.version}
         if self.ref is not None:
             value["ref"] = self.ref
@@ -76,14 +76,14 @@ class Watermark:
         return value
 
     def to_text(self) -> str:
-        """``to_json`` as text, the same for the same position."""
+        """``to_json`` as text; equal watermarks have equal texts."""
         return json.dumps(self.to_json(), separators=(",", ":"), sort_keys=True)
 
     @staticmethod
     def from_properties(properties: Mapping[str, str]) -> Watermark | None:
-        """The position among a target's properties; None where deltaberg did not write the table.
+        """The watermark in a target's properties; None where deltaberg did not write the table.
 
-        Raises Conflict where the property is not what deltaberg writes.
+        Raises Conflict where the property is not in the form that deltaberg writes.
         """
         text = properties.get(WATERMARK_KEY)
         if text is None:
@@ -112,12 +112,12 @@ class Watermark:
 
 
 def schema_fingerprint(schema: Schema) -> str:
-    """What tells a schema from another one of its id: copies of a table that went on apart can have both."""
+    """A fingerprint that distinguishes schemas of one id: copies of a table that diverged can have both."""
     return hashlib.sha256(json.dumps(schema.to_json(), sort_keys=True).encode()).hexdigest()
 
 
 def watermark_of(source: Source) -> Watermark:
-    """The position that a target of this source reaches."""
+    """The watermark that a target of this source reaches."""
     match source:
         case IcebergSource():
             snapshot = source.snapshot

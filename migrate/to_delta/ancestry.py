@@ -1,7 +1,7 @@
 """The snapshots of an Iceberg table that can be replayed into versions of a Delta table, and the schemas they have.
 
-The line goes from a snapshot back through its parents. It ends where a parent has expired, and where the schema changed
-in a way that one set of files cannot follow.
+An ancestry goes from a snapshot back through its parents. It ends where a parent has expired, and where the schema
+changed in a way that one set of files cannot follow.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ class Ancestry:
     """snapshots: oldest first, with the schema of each; the last one twice where the schema was changed after it.
     union: the newest schema and what older ones had beside.
 
-    promotes: whether a type was promoted on the way. cut: why older snapshots are left out.
+    promotes: whether a type was promoted on the way. truncated_because: why older snapshots are left out.
     """
 
     snapshots: tuple[Snapshot, ...]
@@ -31,7 +31,7 @@ class Ancestry:
     truncated_because: str | None
 
     def since(self, first: int, truncated_because: str) -> Ancestry:
-        """The line without its ``first`` oldest snapshots."""
+        """The ancestry without its ``first`` oldest snapshots."""
         return _ancestry(self.snapshots[first:], self.schemas[first:], truncated_because)
 
     @property
@@ -66,8 +66,9 @@ class Ancestry:
 
 
 def line_of(snapshots: Sequence[Snapshot], schemas: Sequence[Schema]) -> Ancestry:
-    """Snapshots that come to a target that exists. schemas: the target's own, then one for each commit to come; ``cut`` says
-    why one set of files cannot follow them."""
+    """Snapshots that come to a target that exists. schemas: the target's own, then one for each commit to come;
+    ``truncated_because`` says why one set of files cannot follow them.
+    """
     first = _first_that_follows(schemas)
     ancestry = _ancestry(snapshots, schemas, None)
     if not first:
@@ -79,7 +80,7 @@ def line_of(snapshots: Sequence[Snapshot], schemas: Sequence[Schema]) -> Ancestr
 
 
 def ancestry_of(source: IcebergSource, *, whole: bool) -> Ancestry:
-    """The line of the source's snapshot; ``whole`` False: that snapshot alone. Raises CorruptMetadata for a circle."""
+    """The ancestry of the source's snapshot; ``whole`` False: that snapshot alone. Raises CorruptMetadata for a circle."""
     metadata, snapshot = source.table.metadata, source.snapshot
     if snapshot is None:
         return Ancestry(snapshots=(), schemas=(), union=source.schema, promotes=False, truncated_because=None)
@@ -144,7 +145,7 @@ def _union(schemas: Sequence[Schema]) -> Schema:
 
 
 def _united(fields: tuple[NestedField, ...], older: Sequence[tuple[NestedField, ...]]) -> tuple[NestedField, ...]:
-    """Fields, and behind them those of older structs that are gone, under names that nobody else has."""
+    """Fields, and behind them those of older structs that are gone, under names that no other field has."""
     by_id = {each.field_id: each for each in fields}
     gone: dict[int, NestedField] = {}
     for former in older:

@@ -1,6 +1,6 @@
 """How readers of a Delta target find its columns: the column mapping mode, and every column's physical name.
 
-Delta: "Column Mapping". Readers go by field id or by physical name, and some by the present name, whatever the mode is
+Delta: "Column Mapping". Readers go by field id or by physical name, and some by the present name in every mode
 (docs/names.md); a name is right where none of them takes one column for another.
 """
 
@@ -29,8 +29,9 @@ _NOT_IN_PARQUET: Final = frozenset(" ,;{}()\n\t=")
 class ColumnNaming:
     """The names that a source's files and schemas have for its columns.
 
-    schema: the columns of all ``schemas``. held: by facts of the survey, which field of a file is which column.
-    carried: the mapping of the Delta table that the source came from. all_schemas: those of the table, its past included.
+    schema: the columns of all ``schemas``. held: by layout of the survey, which field of a file is which column.
+    carried: the mapping of the Delta table that the source came from. all_schemas: those of the table, its past
+    included.
     """
 
     survey: DeltaSurvey
@@ -43,7 +44,7 @@ class ColumnNaming:
 
     @property
     def trusts_ids(self) -> bool:
-        """Whether the user vouches for readers that go by field id alone."""
+        """Whether the user states that all readers go by field id alone."""
         return self.options.former_names == "trust-ids"
 
     @property
@@ -65,7 +66,7 @@ class ColumnNaming:
                 return MappingMode(choice)
 
     def findings(self, *, has_name_mapping: bool) -> Iterator[Finding]:
-        """What files without field ids mean for readers of both formats."""
+        """The consequences of files without field ids for readers of both formats."""
         live = [self.survey.footers.layout[layout] for layout, _ in self.survey.tallies]
         if not has_name_mapping and any(layout.fields and not layout.has_ids for layout in live):
             yield Finding(code=codes.FIELD_IDS_UNMAPPED, what="data files")
@@ -73,7 +74,7 @@ class ColumnNaming:
             yield Finding(code=codes.FIELD_IDS_ABSENT, what="data files")
 
     def physical_names(self, partition_sources: frozenset[int], mode: MappingMode) -> dict[int, str]:
-        """The name that most bytes use; the present one for partition columns and for what no file holds."""
+        """The name that most bytes use; the present one for partition columns and for columns that no file holds."""
         bytes_by_name: dict[int, dict[str, int]] = {}
         for (layout, _), tally in self.survey.tallies.items():
             for field_id, name in names_in_file(self.schema, self.held[layout]).items():
@@ -112,14 +113,14 @@ class ColumnNaming:
         return any(names[column.field_id] != column.name for schema in self.schemas for column in schema.fields)
 
     def differ_anywhere(self, names: Mapping[int, str]) -> bool:
-        """The same of columns below others, too."""
+        """Whether a column at any depth has another physical name than in some schema."""
         columns = (column for schema in self.schemas for column in schema.all_fields())
         return any(names.get(column.field_id, column.name) != column.name for column in columns)
 
     def blockers(
         self, layout: int, names: Mapping[int, str], partition_sources: frozenset[int]
     ) -> tuple[SharingBlocker, ...]:
-        """Columns that a reader matching by physical name would miss or mistake in files of these facts."""
+        """Columns that a reader matching by physical name would miss or mistake in files of these layouts."""
         fields = self.survey.footers.layout[layout].fields
         found = () if fields is None else name_obstacles(fields, self.schema, self.held[layout], names)
         return tuple(each for each in found if self._top_level_id(each.column) not in partition_sources)

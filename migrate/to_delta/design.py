@@ -60,10 +60,11 @@ _READ_BY_MAPPING: Final = "reader version 3, since a column has another name in 
 class DeltaConversionPlan:
     """Every decision about a Delta target.
 
-    schema: the columns of all snapshots in ``line``, whose leaves are ``leaves``; translation: of the newest schema;
-    translations: of each snapshot's. footers: tells which facts a file has. rewritten: keys of the groups of files that are rewritten.
-    named_features: readers are told of column mapping by the feature's name. lineage: row ids are carried. deletes: counts of delete files by kind. keys_in_tasks: equality deletes are resolved by
-    a Spark job, before anything else.
+    schema: the columns of all snapshots in ``ancestry``, whose leaves are ``leaves``; translation: of the newest
+    schema; translations: of each snapshot's. footers: tells which layout a file has. rewritten: keys of the groups of
+    files that are rewritten. named_features: readers are told of column mapping by the feature's name. lineage: row ids
+    are carried. deletes: counts of delete files by kind. keys_in_tasks: equality deletes are resolved by a Spark job,
+    before anything else.
     """
 
     schema: Schema
@@ -109,8 +110,8 @@ def design_delta_increment(
 ) -> DeltaConversionPlan:
     """Decide how more snapshots become versions of an existing target. Raises like ``design_delta``.
 
-    line: the snapshots to come; its schemas begin with the one that the target has now, and so do the design's
-    translations. survey_files: looks at the files that come.
+    ancestry: the snapshots to come; its schemas begin with the one that the target has now, and so do the design's
+    translations. survey_files: surveys the files that come.
     """
     return _Designer(source, options, root, ancestry, survey_files, existing).design()
 
@@ -118,9 +119,9 @@ def design_delta_increment(
 def design_delta(
     source: IcebergSource, options: ConvertOptions, root: str, *, survey_files: Surveying = survey_delta
 ) -> DeltaConversionPlan:
-    """Look at the snapshot's files and decide. Raises what reading the table raises; refusals are findings.
+    """Survey the snapshot's files and decide. Raises the errors of reading the table; refusals are findings.
 
-    root: the target's folder. survey_files: who looks at the files.
+    root: the target's folder. survey_files: surveys the files.
     """
     ancestry = ancestry_of(source, whole=options.history == "all")
     design = _Designer(source, options, root, ancestry, survey_files).design()
@@ -141,8 +142,9 @@ class _Designer:
         survey_files: Surveying,
         existing: ExistingDelta | None = None,
     ) -> None:
-        """line: the snapshots to convert. Everything is decided for the columns that any of them has. existing: what the
-        target has decided."""
+        """ancestry: the snapshots to convert. All decisions are for the columns that any of them has. existing: the
+        decisions that the target is bound to.
+        """
         self.existing = existing
         self.source = source
         self.options = options
@@ -273,7 +275,7 @@ class _Designer:
         self._look_at_key_columns()
 
     def _look_at_key_columns(self) -> None:
-        """Those below a struct that may be null, in the newest schema that has them."""
+        """The columns below a struct that may be null, in the newest schema that has them."""
         schemas = sorted(self.metadata.schemas, key=lambda schema: -schema.schema_id)
         for field_id in sorted(self.survey.key_columns):
             schema = next((each for each in schemas if each.find(field_id) is not None), None)
@@ -300,7 +302,7 @@ class _Designer:
         )
 
     def _by_keys(self) -> str:
-        """Who finds the deleted rows, where that is a question."""
+        """Where equality deletes are resolved, where there are any."""
         if self.options.engine != "spark":
             return ""
         where = "by a Spark job" if self._keys_in_tasks() else "without a Spark job of its own"
@@ -490,5 +492,5 @@ def _parents(schema: Schema, field_id: int) -> Iterator[NestedField]:
 
 
 def _leaf_types(schema: Schema) -> dict[int, DeltaType]:
-    """What the leaves are in Delta, by field id; those that Delta lacks left out."""
+    """The types of the leaves in Delta, by field id; leaves that Delta lacks are left out."""
     return {leaf.field_id: leaf.delta for leaf in iceberg_to_delta_schema(schema, mode=MappingMode.NONE).leaves}

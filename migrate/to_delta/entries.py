@@ -49,7 +49,7 @@ class VectorSink(Protocol):
 class SourceFiles:
     """One batch of live data files of a snapshot, all of one partition spec.
 
-    locations: where they really are. anew: which are rewritten.
+    locations: where they really are. anew: which of them are rewritten.
     """
 
     resolved: ResolvedDeletes
@@ -74,7 +74,7 @@ class DeltaEntries:
     target_size: int | None = None
 
     def observe(self, resolved: ResolvedDeletes) -> SourceFiles:
-        """Where the files of a batch are and what becomes of them."""
+        """The locations of a batch's files and what becomes of them."""
         files = resolved.data_files
         locations, layout = observe(self.design.footers, self.source, files)
         spec = self.source.table.metadata.spec_by_id(files.column("spec_id")[0].as_py())

@@ -1,4 +1,4 @@
-"""What a Delta target has decided already, which a sync cannot change: mapping mode, physical names, partition columns."""
+"""Decisions of a Delta target that a sync cannot change: mapping mode, physical names, partition columns."""
 
 from __future__ import annotations
 

@@ -21,7 +21,8 @@ def compat_findings(
     partition_columns: Iterable[str],
     properties: Mapping[str, str],
 ) -> tuple[Finding, ...]:
-    """What is declared, and every rule that the table as designed would break, each of which refuses the conversion.
+    """The declared version, and every rule that the table as designed would break, each of which refuses the
+    conversion.
 
     properties: those that switch features on. The rules are PROTOCOL "Iceberg Compatibility V1", "V2" and the RFC of V3.
     """

@@ -29,10 +29,10 @@ def int96_blockers(
     schema: Schema,
     held: Sequence[Mapping[int, FileField]],
 ) -> dict[tuple[int, int], tuple[SharingBlocker, ...]]:
-    """The obstacles by facts and spec id: INT96_OUT_OF_RANGE for a column where some file's bounds prove nothing.
+    """The blockers by layout and spec id: INT96_OUT_OF_RANGE for a column where some file's bounds prove nothing.
 
-    held: of each of the survey's facts, the fields by id. The files are read once more, with their metrics, only where
-    some are stored so.
+    held: of each of the survey's layouts, the fields by id. The files are read once more, with their metrics, only
+    where some are stored so.
     """
     leaves = iceberg_to_delta_schema(schema, mode=MappingMode.NONE).leaves
     stored = [_stored(leaves, fields, layout.int96) for fields, layout in zip(held, survey.footers.layout, strict=True)]

@@ -39,7 +39,9 @@ OWN_NAME: Final = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class IcebergProvenance:
-    """What one table's metadata says of all its files. folders: below which its writers put data files, ended by ``/``."""
+    """Evidence in one table's metadata that concerns all its files. folders: below which its writers put data files,
+    ended by ``/``.
+    """
 
     folders: tuple[str, ...]
     has_name_mapping: bool
@@ -47,7 +49,7 @@ class IcebergProvenance:
 
     @classmethod
     def of(cls, metadata: TableMetadata) -> IcebergProvenance:
-        """Of a table."""
+        """The evidence of a table."""
         folders = [f"{metadata.location.rstrip('/')}/data"]
         folders += [folder for key in _FOLDER_PROPERTIES if (folder := metadata.properties.get(key))]
         return cls(
@@ -57,7 +59,9 @@ class IcebergProvenance:
         )
 
     def describe(self, batch: pa.RecordBatch) -> Provenance:
-        """Of a batch of live data files. A snapshot is one commit, and the files of one name pattern are one writer's."""
+        """The provenance of a batch of live data files. A snapshot is one commit, and the files of one name pattern are
+        one writer's.
+        """
         paths = batch.column("file_path")
         doubts = Doubts(batch.num_rows)
         doubts.add(

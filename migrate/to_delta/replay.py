@@ -69,8 +69,9 @@ class _Sums:
 
 
 class DeltaReplay:
-    """Replays the snapshots of a design's line. A file that is rewritten keeps its deleted rows, as all versions
-    share it."""
+    """Replays the snapshots of a design's ancestry. A file that is rewritten keeps its deleted rows, as all versions
+    share it.
+    """
 
     def __init__(self, writer: DeltaWriter) -> None:
         self._writer = writer
@@ -82,9 +83,9 @@ class DeltaReplay:
     def write(self, *, after: tuple[int, int | None] | None = None) -> WrittenDelta:
         """Commit one version a snapshot, and one for a schema that was changed after the last of them.
 
-        after: id of the snapshot and of the schema that an earlier run got to; only what is behind it is committed.
-        Every version that is visible is whole, says which snapshot it holds, and stays whatever becomes of the next. Raises DeltaConflict where somebody
-        else commits meanwhile.
+        after: id of the snapshot and of the schema that an earlier run got to; only later snapshots are committed.
+        Every version that is visible is whole, says which snapshot it holds, and stays even if the next one fails.
+        Raises DeltaConflict where another writer commits meanwhile.
         """
         ids: list[tuple[int, int | None]] = [
             (snapshot.snapshot_id, schema.schema_id)
@@ -135,7 +136,7 @@ class DeltaReplay:
         return state
 
     def committed(self, transaction: Transaction) -> None:
-        """The version stands: say so, and write the checkpoint that may be due."""
+        """Report that the version stands, and write the checkpoint that may be due."""
         self._writer.on_commit()
         checkpoint = transaction.checkpoint_when_due()
         if checkpoint.written is not None or checkpoint.failure is not None:
@@ -219,7 +220,7 @@ class DeltaReplay:
         )
 
     def vectors(self, found: DescribedFiles, rows: Rows) -> dict[str, DeletionVector | None]:
-        """The deletion vectors that some files shall have from now on, None for no deleted rows, by ``path_keys``."""
+        """The deletion vectors that some files have from now on, None for no deleted rows, by ``path_keys``."""
         vectors = self._entries.vectors(found.files, rows)
         return {str(found.keys[row]): vectors.get(row) for row in rows.tolist()}
 
@@ -234,7 +235,7 @@ class DeltaReplay:
             transaction.add_files([_with_data_change(adds, changes_data)])
 
     def written(self, commits: Sequence[tuple[int, int]], location: str) -> WrittenDelta:
-        """What was committed, in sums."""
+        """The totals of the commits."""
         return WrittenDelta(
             commits=tuple(commits),
             location=location,
@@ -266,8 +267,9 @@ def exchange_files(
     *,
     changes_data: bool,
 ) -> pa.Array:
-    """Remove the files in ``gone``, and commit those in ``changed`` again with another vector or none; gives the keys of
-    those that the table lists."""
+    """Remove the files in ``gone``, and commit those in ``changed`` again with another vector or none; returns the keys
+    of those that the table lists.
+    """
     again = pa.array(list(changed), pa.string())
     wanted = pa.concat_arrays([gone.cast(pa.string()), again])
     listed = [pa.array([], pa.string())]
@@ -291,7 +293,7 @@ def exchange_files(
 
 
 def _vector_keys(files: SourceFiles) -> pa.Array:
-    """A text for the deleted rows of each file, null where there are none: the same text means the same rows."""
+    """A text for the deleted rows of each file, null where there are none: equal texts mean equal rows."""
     vectors, merged = files.resolved.vectors, files.resolved.merged
     place = pc.binary_join_element_wise(
         pc.struct_field(vectors, "location"), pc.struct_field(vectors, "offset").cast(pa.string()), "|"

@@ -16,12 +16,12 @@ from deltaberg.translate.findings import Finding, Severity
 from deltaberg.translate.options import ConvertOptions
 
 GroupKey = tuple[int, int]
-"""Facts and spec id: what the files of a group have in common."""
+"""Layout and spec id, which the files of a group share."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FileGroup:
-    """Files of equal facts and partition spec. obstacles: why they are not shared; empty where they are."""
+    """Files of equal layout and partition spec. blockers: why they are not shared; empty where they are."""
 
     layout: int
     spec_id: int
@@ -51,7 +51,7 @@ class FileSharing:
     mapped: frozenset[int]
 
     def groups(self, more: Mapping[GroupKey, Sequence[SharingBlocker]]) -> tuple[FileGroup, ...]:
-        """Every group with its obstacles, those in ``more`` included."""
+        """Every group with its blockers, those in ``more`` included."""
         return tuple(
             FileGroup(
                 layout=key[0],
@@ -65,7 +65,7 @@ class FileSharing:
         )
 
     def findings(self, groups: Sequence[FileGroup]) -> Iterator[Finding]:
-        """One for each obstacle."""
+        """One finding for each blocker."""
         for group in groups:
             for blocker in effective_blockers(group.blockers):
                 severity, remedy = self._severity(blocker)

@@ -1,4 +1,4 @@
-"""What the files of Iceberg snapshots say about being read by Delta: one pass, read-only."""
+"""A survey of Iceberg snapshots' files for a Delta target: one pass, read-only."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ from deltaberg.translate.data_files import top_folder
 
 @dataclass(slots=True, kw_only=True)
 class GroupTotals:
-    """Files of equal facts and spec. stores: how many of them are on a disk or in a bucket, by ``top_folder``."""
+    """Files of equal layout and spec. stores: how many of them are on a disk or in a bucket, by ``top_folder``."""
 
     files: int = 0
     rows: int = 0
@@ -51,13 +51,13 @@ class GroupTotals:
 
 @dataclass(slots=True, kw_only=True)
 class DeltaSurvey:
-    """Sums over the files of a line's snapshots, every file counted once.
+    """Sums over the files of an ancestry's snapshots, every file counted once.
 
-    footers: tells which facts a file has. tallies: by facts and spec id. empty_strings: source ids of partition
-    fields with the empty string as value. delete_keys: rows of equality delete files, which compare ``key_columns``. deletes: counts of delete files
-    by kind, and the rows that vectors take; where the line has several snapshots, of all of them. listed_twice: a file
-    that one snapshot lists twice; a survey that was made in parts does not look for any. outside: files that are not below
-    the table's own folder.
+    footers: tells which layout a file has. tallies: by layout and spec id. empty_strings: source ids of partition
+    fields with the empty string as value. delete_keys: rows of equality delete files, which compare ``key_columns``.
+    deletes: counts of delete files by kind, and the rows that vectors delete; where the ancestry has several snapshots,
+    of all of them. listed_twice: a file that one snapshot lists twice; a survey that was made in splits does not check.
+    outside: files that are not below the table's own folder.
     """
 
     footers: FooterSampler
@@ -76,11 +76,11 @@ class DeltaSurvey:
 
 
 Surveying = Callable[[IcebergSource, Ancestry, bool], DeltaSurvey]
-"""Looks at every file of a line's snapshots; the third argument asks for every footer."""
+"""Surveys every file of an ancestry's snapshots; the third argument asks for every footer."""
 
 
 def survey_delta(source: IcebergSource, ancestry: Ancestry, deep: bool, *, progress: Progress = silent) -> DeltaSurvey:
-    """Look at the files of every snapshot of the line, in this process. Raises what reading the table raises."""
+    """Survey the files of every snapshot of the ancestry, in this process. Raises the errors of reading the table."""
     metadata = source.table.metadata
     footers = FooterSampler(
         source.storage,
@@ -113,7 +113,7 @@ def _surveyed(found: DeltaSurvey, source: IcebergSource, ancestry: Ancestry) -> 
 def observe(
     footers: FooterSampler, source: IcebergSource, batch: pa.RecordBatch
 ) -> tuple[pa.Array, npt.NDArray[np.int32]]:
-    """Where the files of a batch really are, and the facts of each."""
+    """Where the files of a batch really are, and the layout of each."""
     locations = real_locations(source.storage, batch.column("file_path"))
     layout = footers.observe(
         batch.column("file_path"),
@@ -177,7 +177,7 @@ def _tally(
 
 
 def _stores(locations: pa.Array) -> dict[str, int]:
-    """What the first and the last in order share, all share: one batch seldom spans two buckets."""
+    """A prefix that the first and the last in order share, all share: one batch seldom spans two buckets."""
     ends = pc.min_max(locations).as_py()
     if ends["min"].startswith(top_folder(ends["max"])):
         return {top_folder(ends["max"]): len(locations)}

@@ -1,7 +1,9 @@
-"""Bring a Delta target up to date with its Iceberg source: each new snapshot becomes a version, made from what it changed.
+"""Bring a Delta target up to date with its Iceberg source: each new snapshot becomes a version, made from what it
+changed.
 
-What a snapshot changed is what its manifests say that those of the snapshot before do not. A commit that changes only
-data writes no ``metaData`` action, so that other writers do not conflict with it; the watermark is its ``txn`` action.
+The changes of a snapshot are the difference between its manifests and those of the snapshot before. A commit that
+changes only data writes no ``metaData`` action, so that other writers do not conflict with it; the watermark is its
+``txn`` action.
 """
 
 from __future__ import annotations
@@ -49,7 +51,7 @@ from deltaberg.translate.options import ConvertOptions
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PendingSnapshot:
     """One target commit to make. snapshot: the state to reach, in ``schema``; before: the state that the target has then.
-    changes: what tells the two apart."""
+    changes: the difference between the two."""
 
     before: Snapshot | None
     snapshot: Snapshot | None
@@ -65,7 +67,7 @@ class PendingSnapshot:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeltaIncrement:
-    """What has to be done to a Delta target. metadata: of the table after each pending snapshot, in order."""
+    """The commits that a Delta target needs. metadata: of the table after each pending snapshot, in order."""
 
     design: DeltaConversionPlan
     pending: tuple[PendingSnapshot, ...]
@@ -73,7 +75,7 @@ class DeltaIncrement:
 
     @property
     def is_empty(self) -> bool:
-        """Whether the target is as the source is."""
+        """Whether the target is up to date."""
         return not self.pending
 
 
@@ -143,7 +145,9 @@ def watermark_at(watermark: Watermark, pending: PendingSnapshot) -> Watermark:
 
 
 def _carried_properties(before: Metadata, design: DeltaConversionPlan) -> dict[str, str | None]:
-    """What the configuration takes over from the source now, and what it took over once and the source no longer has."""
+    """The properties that the configuration takes over from the source, and None for those that the source no longer
+    has.
+    """
     gone = {
         key: None
         for key in before.configuration
@@ -155,8 +159,8 @@ def _carried_properties(before: Metadata, design: DeltaConversionPlan) -> dict[s
 def pending_snapshots(source: IcebergSource, watermark: Watermark, *, squash: bool) -> tuple[PendingSnapshot, ...]:
     """The commits that lead from the watermark to the source's state, oldest first.
 
-    Where the source went back to an earlier snapshot, or to another line, the first commit leads to the newest snapshot that
-    both lines have. Raises Conflict where the watermark's snapshot has expired.
+    Where the source went back to an earlier snapshot, or to another branch of its history, the first commit leads to
+    the newest common ancestor. Raises Conflict where the watermark's snapshot has expired.
     """
     metadata = source.table.metadata
     before = None
@@ -214,9 +218,9 @@ class DeltaSync:
         self._replay = DeltaReplay(self.writer)
 
     def write(self) -> WrittenDelta:
-        """One version a pending snapshot. Versions that are committed stand whatever becomes of the next.
+        """One version a pending snapshot. Committed versions stand even if the next one fails.
 
-        Raises DeltaConflict where somebody else commits meanwhile, Conflict where the target lacks a file.
+        Raises DeltaConflict where another writer commits meanwhile, Conflict where the target lacks a file.
         """
         commits: list[tuple[int, int]] = []
         for each, metadata in zip(self.increment.pending, self.increment.metadata, strict=True):
@@ -307,7 +311,7 @@ class DeltaSync:
         return result
 
     def _keys_of(self, paths: pa.Array) -> pa.Array:
-        """What the target calls files of the source that it shares."""
+        """The target's paths of the source's files that it shares."""
         locations = real_locations(self.writer.source.storage, paths)
         return path_keys(encode_paths(locations, self.writer.root))
 
@@ -324,5 +328,5 @@ class DeltaSync:
 
 
 def _by_names(protocol: Protocol) -> Protocol:
-    """The same features, listed, so that readers that do not know one stop."""
+    """The protocol with its features listed, so that readers that do not know one stop."""
     return new_protocol(protocol.features, by_name=True)

@@ -34,14 +34,14 @@ from deltaberg.translate.schema import DeltaSchemaTranslation
 RETENTION_KEY: Final = "delta.deletedFileRetentionDuration"
 _RETENTION: Final = "interval 36500 days"
 RULES_GUARANTEED: Final = ("generatedColumns",)
-"""Derived columns hold what Iceberg's partition tuples say."""
+"""Derived columns hold the values of Iceberg's partition tuples."""
 
 _NAMESPACE: Final = uuid.UUID("0d1f4f0c-6f0e-5d5a-9a43-5f4d7a0f9f3e")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WrittenDelta:
-    """What was committed. commits: (snapshot id, version), oldest first. location: the newest commit file.
+    """The commits that were made. commits: (snapshot id, version), oldest first. location: the newest commit file.
 
     checkpoint_failure: why the newest checkpoint that was due is not there; None where it is, or none was due.
     """
@@ -55,16 +55,16 @@ class WrittenDelta:
 
 
 def _nothing() -> None:
-    """Nobody waits for the commit."""
+    """Ignores the commit: the default of ``on_commit``."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeltaWriter:
     """Writes a design's snapshot into a new Delta table at ``root``.
 
-    plan_name: the plan document, relative to it. runner: who rewrites files; target_size: how large they should be.
-    by_key: what equality deletes delete, where somebody else resolves them. on_commit: called by ``write`` as soon as
-    the version stands. run: whose names the new files get.
+    plan_name: the plan document, relative to it. runner: rewrites files; target_size: how large they should be. by_key:
+    the rows that equality deletes delete, where tasks have resolved them. on_commit: called by ``write`` as soon as the
+    version stands. run: whose names the new files get.
     """
 
     source: IcebergSource
@@ -194,7 +194,7 @@ class DeltaWriter:
 
 
 def live_rows(adds: pa.RecordBatch) -> int:
-    """What a reader sees of files that are added."""
+    """The rows that a reader sees of files that are added."""
     counts = pc.struct_field(adds.column("stats"), "num_records")
     deleted = pc.struct_field(adds.column("deletion_vector"), "cardinality")
     return int((pc.sum(counts).as_py() or 0) - (pc.sum(deleted).as_py() or 0))

@@ -32,7 +32,7 @@ _POSITION_SCHEMA: Final = parquet_schema(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeletePlace:
-    """Where the deletes of a data file stand: a Puffin file and the vector's offset in it, or a position delete file."""
+    """Where the deletes of a data file are: a Puffin file and the vector's offset in it, or a position delete file."""
 
     location: str
     offset: int | None
@@ -53,7 +53,7 @@ class _Names:
 
 @dataclass(slots=True, kw_only=True)
 class _Pending:
-    """Vectors of one Puffin file: which data files they belong to and where they stand."""
+    """Vectors of one Puffin file: which data files they belong to and where they are."""
 
     data_files: list[str] = field(default_factory=list)
     partitions: list[pa.StructArray] = field(default_factory=list)
@@ -146,7 +146,7 @@ class PuffinVectors:
 
 
 class PositionDeleteFiles:
-    """The same as position delete files, one a data file, for format version 2."""
+    """Collects deletes as position delete files, one for each data file, for format version 2."""
 
     def __init__(
         self,

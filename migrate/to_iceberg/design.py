@@ -50,9 +50,9 @@ class IcebergConversionPlan:
     schema: Delta's, its mapping metadata only where it counts; ids: by its physical paths. reader: streams the files
     once more. rewritten: locations of files that are rewritten. without_row_ids: of files whose rows get new ids.
     carries_lineage: row ids and commit versions of the other files are stated. last_column_id: spare ids included.
-    vectors: files that have deletion vectors in the target, with ``deleted_rows`` rows; a file that is rewritten without the
-    deleted rows has none. eras: the versions to replay, with one schema translation each; None where only the newest is converted. totals then
-    count the files of all versions.
+    vectors: files that have deletion vectors in the target, with ``deleted_rows`` rows; a file that is rewritten
+    without the deleted rows has none. periods: the versions to replay, with one schema translation for each schema
+    period; None where only the newest is converted. totals then count the files of all versions.
     """
 
     schema: StructType
@@ -83,10 +83,10 @@ def design_iceberg(
     survey_files: Surveying = survey_iceberg,
     progress: Progress = silent,
 ) -> IcebergConversionPlan:
-    """Look at the version's files and decide. survey_files: who looks at them where one version is converted. progress: told
-    of footers that this process reads.
+    """Survey the version's files and decide. survey_files: surveys them where one version is converted. progress: called
+    for footers that this process reads.
 
-    Raises what reading the table raises; refusals are findings.
+    Raises the errors of reading the table; refusals are findings.
     """
     periods = version_range(source, format_version=options.format_version) if options.history == "all" else None
     schemas = _schemas(source, periods)
@@ -185,7 +185,7 @@ def _surveyed(
     wanted: int,
     survey_files: Surveying,
 ) -> IcebergSurvey:
-    """Every file of the version; with eras, those of the first version and whatever later ones add."""
+    """Every file of the version; with periods, those of the first version and all that later ones add."""
 
     def request(at: DeltaSource, schema: StructType) -> SurveyRequest:
         return SurveyRequest(
@@ -218,7 +218,7 @@ def _surveyed(
 
 
 def _log_totals(source: DeltaSource, survey: IcebergSurvey, periods: VersionRange | None) -> LogTotals:
-    """Of the newest version; a survey of all versions has counted more."""
+    """The totals of the newest version; a survey of all versions has counted more."""
     if periods is None:
         found = survey.totals
         return LogTotals(
@@ -327,7 +327,7 @@ def _carried_mapping(source: DeltaSource, schema: StructType, ids: Mapping[Path,
 
 
 def properties_of(source: DeltaSource, findings: list[Finding]) -> dict[str, str]:
-    """What the target's properties take over; ``findings`` is added to."""
+    """The properties that the target takes over; adds to ``findings``."""
     metadata = source.snapshot.metadata
     carried = delta_to_iceberg_properties(metadata.configuration)
     findings.extend(carried.findings)

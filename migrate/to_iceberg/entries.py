@@ -31,7 +31,7 @@ DeleteSink = PuffinVectors | PositionDeleteFiles
 
 @dataclass(slots=True, kw_only=True)
 class Written:
-    """What became of the files: sums, and where files that were rewritten are now, by their former location."""
+    """The result for the files: sums, and the new locations of rewritten files by their former ones."""
 
     files: int = 0
     rows: int = 0
@@ -63,8 +63,9 @@ class IcebergEntries:
     def entries(
         self, batches: Iterator[DeltaFiles], deletes: DeleteSink, *, queue: Rewrites | None = None
     ) -> Iterator[pa.RecordBatch]:
-        """Entries of status ADDED for every file; its deletion vector goes to ``deletes``. queue: what takes the files
-        that are rewritten; None: they are rewritten in between."""
+        """Entries of status ADDED for every file; its deletion vector goes to ``deletes``. queue: takes the files that
+        are rewritten; None: they are rewritten in between.
+        """
         rewritten = pa.array(sorted(self.rewritten), pa.string())
         queue = RewriteQueue(self.rewriter) if queue is None else queue
         for batch in batches:
@@ -86,7 +87,7 @@ class IcebergEntries:
         yield from self._rewritten(queue.finish())
 
     def copy_vectors(self, batch: DeltaFiles, deletes: DeleteSink) -> None:
-        """Only the deletion vectors, of files that the table has already."""
+        """Write only the deletion vectors, of files that the table has already."""
         locations = pa.array([self.written.places.get(each, each) for each in batch.locations.to_pylist()], pa.string())
         self._copy_vectors(batch.adds, locations, batch.record_counts, self._partition(batch.adds), deletes)
 
@@ -151,7 +152,7 @@ class IcebergEntries:
     def _one_for_one(
         self, batch: DeltaFiles, partition: pa.StructArray, anew: npt.NDArray[np.int64], deletes: DeleteSink
     ) -> Iterator[pa.RecordBatch]:
-        """The same of files that keep their deleted rows, which are deleted again where they are now."""
+        """Entries of rewritten files that keep their deleted rows, which are deleted again in the new files."""
         types = {leaf.field_id: leaf.iceberg for leaf in self._leaves()}
         some = batch.adds.take(pa.array(anew))
         for row, written in self.rewriter.rewrite(_without_vectors(some)):

@@ -27,7 +27,7 @@ from deltaberg.storage import NotFound, Storage
 from deltaberg.translate.field_ids import Path, declared_ids
 
 COMMITS_READ: Final = 256
-"""Of a longer log only the first commit and those after the checkpoint are asked who made them."""
+"""In a longer log only the first commit and those after the checkpoint are read for their writer."""
 
 CLOCKS_DIFFER_MS: Final = 60_000
 """A file's time is the store's, a commit's is its writer's."""
@@ -63,10 +63,10 @@ _SPARK: Final = ("Apache-Spark/", "Databricks-Runtime/")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeltaProvenance:
-    """What the log of one version says of all its files.
+    """Evidence in the log of one version that concerns all its files.
 
-    own_after_ms: files not dated later may have been imported. why: the reason. whole_log: every commit was asked.
-    ids: by physical path, those that column mapping declares; None without mapping. needs_ids: files are read by them.
+    own_after_ms: files not dated later may have been imported. why: the reason. whole_log: every commit was read. ids:
+    by physical path, those that column mapping declares; None without mapping. needs_ids: files are read by them.
     """
 
     own_after_ms: int
@@ -77,7 +77,7 @@ class DeltaProvenance:
 
     @classmethod
     def of(cls, snapshot: Snapshot) -> DeltaProvenance:
-        """Ask the log. Raises StorageError."""
+        """Read the evidence from the log. Raises StorageError."""
         storage, folder = snapshot.storage, snapshot.log_folder
         whole = snapshot.version < COMMITS_READ
         first_later = 0 if snapshot.segment.checkpoint is None else snapshot.segment.checkpoint.version + 1
@@ -104,7 +104,7 @@ class DeltaProvenance:
         )
 
     def describe(self, adds: pa.RecordBatch, locations: pa.Array) -> Provenance:
-        """Of a batch of ADD_SCHEMA."""
+        """The provenance of a batch of ADD_SCHEMA."""
         paths = adds.column("path")
         doubts = Doubts(adds.num_rows)
         dated = pc.fill_null(adds.column("modification_time"), 0).to_numpy()

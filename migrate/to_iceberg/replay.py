@@ -32,7 +32,8 @@ from deltaberg.translate.operations import APPEND, OVERWRITE, delta_to_iceberg_o
 @dataclass(slots=True, kw_only=True)
 class LiveFile:
     """One live file. location: in the target. vector: the id of its deletion vector in the log. deletes: where the
-    target has that."""
+    target has the deletes.
+    """
 
     location: str
     vector: str | None
@@ -41,7 +42,7 @@ class LiveFile:
 
 @dataclass(slots=True, kw_only=True)
 class _Step:
-    """What a commit does to the live files, by rows of its adds, and by path."""
+    """The effect of a commit on the live files, by rows of its adds, and by path."""
 
     new: list[int] = field(default_factory=list)
     vectors: list[int] = field(default_factory=list)
@@ -49,7 +50,7 @@ class _Step:
 
 
 class IcebergReplay:
-    """Turns the versions of a design's eras into snapshots, in a new table or on top of an existing one."""
+    """Turns the versions of a design's schema periods into snapshots, in a new table or on top of an existing one."""
 
     def __init__(
         self, writer: IcebergWriter, *, live: Mapping[str, LiveFile] | None = None, last_number: int = 0
@@ -64,7 +65,7 @@ class IcebergReplay:
         self._last_number = last_number
 
     def write(self) -> WrittenIceberg:
-        """Commit all versions as the snapshots of a new table, at once. Raises what ``IcebergWriter.write`` raises."""
+        """Commit all versions as the snapshots of a new table, at once. Raises like ``IcebergWriter.write``."""
         writer, periods = self._writer, self._eras
         commits: list[tuple[int, int]] = []
         transaction = writer.begin(writer.design.era_translations[0].schema)
@@ -77,7 +78,7 @@ class IcebergReplay:
         return self.written(commits, table.metadata_location)
 
     def written(self, commits: Iterable[tuple[int, int]], location: str) -> WrittenIceberg:
-        """What was committed, in sums."""
+        """The totals of the commits."""
         written = [each.written for each in self._entries.values()]
         return WrittenIceberg(
             commits=tuple(commits),
@@ -154,7 +155,8 @@ class IcebergReplay:
             )
 
     def _steps(self, group: Sequence[CommitActions]) -> list[_Step]:
-        """Files that come, files that stay with another vector, files that go; of several commits, the last word on a file.
+        """Files that come, files that stay with another vector, files that go; of several commits, the last action on a
+        file counts.
 
         A file that is committed again with the vector that it has stays as it is (statistics, row ids).
         """
@@ -224,7 +226,9 @@ class IcebergReplay:
             self._live[keys[row]] = LiveFile(location=location, vector=vectors[row], deletes=sink.places.get(location))
 
     def _places(self) -> Mapping[str, str]:
-        """Where rewritten files are; all eras share the map, since a file outlives the era that it came in."""
+        """Where rewritten files are; all schema periods share the map, since a file outlives the period that it came
+        in.
+        """
         return next(iter(self._entries.values())).written.places
 
     def _of(self, period: SchemaPeriod) -> IcebergEntries:

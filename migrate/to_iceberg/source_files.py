@@ -24,8 +24,9 @@ from deltaberg.migrate.to_iceberg.provenance import DeltaProvenance
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeltaFiles:
-    """One batch. locations: where the files really are. record_counts: physical rows. facts: places in the survey's
-    ``facts``. deleted: rows that deletion vectors take."""
+    """One batch. locations: where the files really are. record_counts: physical rows. layout: indices of the survey's
+    ``layout``. deleted: rows that deletion vectors take.
+    """
 
     adds: pa.RecordBatch
     locations: pa.Array
@@ -85,7 +86,7 @@ class DeltaFileReader:
 
     @property
     def provenance(self) -> DeltaProvenance:
-        """What the log says of who wrote the version's files."""
+        """Evidence in the log of who wrote the version's files."""
         if self._provenance is None:
             self._provenance = DeltaProvenance.of(self._source.snapshot)
         return self._provenance
@@ -100,11 +101,11 @@ class DeltaFileReader:
 
     @property
     def row_counts(self) -> Mapping[str, int]:
-        """By location, of the files whose row count the log does not state."""
+        """Row counts by location, of the files whose row count the log does not state."""
         return self._row_counts
 
     def batches(self) -> Iterator[DeltaFiles]:
-        """Every live file. Raises what reading the log and, where needed, footers raises.
+        """Every live file. Raises the errors of reading the log and, where needed, footers.
 
         A checksum file that counts other files is the plan's to report, not a reason to stop.
         """
@@ -113,13 +114,13 @@ class DeltaFileReader:
                 yield self.describe(adds)
 
     def located(self) -> Iterator[DeltaFiles]:
-        """The same without ``facts``: no footer is read, but for row counts that the log does not state."""
+        """Every live file without its layout: footers are read only for row counts that the log does not state."""
         for adds in self._source.snapshot.add_files(check_totals=False):
             if adds.num_rows:
                 yield self.locate(adds)
 
     def describe(self, adds: pa.RecordBatch) -> DeltaFiles:
-        """The same for a batch of ADD_SCHEMA."""
+        """``described`` for a batch of ADD_SCHEMA."""
         locations = real_locations(self._source.storage, location_array(adds, self._source.snapshot.table_root))
         formats = pa.repeat(pa.scalar("parquet"), adds.num_rows)
         counts = pc.struct_field(adds.column("stats"), "num_records")
@@ -136,7 +137,7 @@ class DeltaFileReader:
         return DeltaFiles(adds=adds, locations=locations, record_counts=counts, layout=layout)
 
     def locate(self, adds: pa.RecordBatch) -> DeltaFiles:
-        """The same for files that were described before, here or elsewhere; facts are left out."""
+        """A batch of files that were described before, in this process or another; layouts are left out."""
         locations = real_locations(self._source.storage, location_array(adds, self._source.snapshot.table_root))
         counts = pc.struct_field(adds.column("stats"), "num_records")
         return DeltaFiles(
@@ -147,7 +148,7 @@ class DeltaFileReader:
         )
 
     def _check_exists(self, vectors: pa.Array) -> None:
-        """See whether the first files of vectors are there."""
+        """Check that the first files of vectors are there."""
         stored = vectors.filter(pc.fill_null(pc.not_equal(pc.struct_field(vectors, "storage_type"), "i"), False))
         found = descriptors(stored if self.survey.deep else stored.slice(0, ONE_BY_ONE))
         root = self._source.snapshot.table_root

@@ -1,4 +1,4 @@
-"""What a Delta version's files say about being read by Iceberg: one pass, read-only."""
+"""A survey of a Delta version's files for an Iceberg target: one pass, read-only."""
 
 from __future__ import annotations
 
@@ -74,10 +74,12 @@ class SurveyTotals:
 
 @dataclass(slots=True, kw_only=True)
 class IcebergSurvey:
-    """totals, and for every code and column the files and rows it touches; rewritten: locations of files to write
-    anew; without_row_ids: locations of files whose row ids Iceberg's readers cannot see; nameless: facts with columns that have no id.
-    counted_by_footer: files whose row count the log does not state. A survey that was made in parts leaves the locations
-    with the parts."""
+    """Totals, and for every code and column the files and rows that it touches.
+
+    rewritten: locations of files to rewrite. without_row_ids: locations of files whose row ids Iceberg's readers cannot
+    see. without_field_ids: layouts with columns that have no id. counted_by_footer: files whose row count the log does
+    not state. A survey that was made in splits leaves the locations with the splits.
+    """
 
     totals: SurveyTotals = field(default_factory=SurveyTotals)
     findings_by_column: dict[tuple[str, str], tuple[Code, int, int]] = field(default_factory=dict)
@@ -109,7 +111,7 @@ def highest_commit_version(adds: pa.RecordBatch) -> int:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SurveyRequest:
-    """What a survey of one Delta version needs to know; can be pickled.
+    """The input of a survey of one Delta version; can be pickled.
 
     schema: with mapping metadata only where it counts. format_version: the highest that the target may get.
     """
@@ -122,7 +124,7 @@ class SurveyRequest:
     format_version: int
 
     def surveyor(self, reader: DeltaFileReader, result: IcebergSurvey) -> IcebergSurveyor:
-        """Looks at files that ``reader`` describes and adds to ``result``."""
+        """Surveys files that ``reader`` describes and adds to ``result``."""
         return IcebergSurveyor(
             self.source,
             reader,
@@ -136,11 +138,11 @@ class SurveyRequest:
 
 
 Surveying = Callable[[SurveyRequest, DeltaFileReader], IcebergSurvey]
-"""Looks at every file of a version. What cannot be read is noted in the reader's survey."""
+"""Surveys every file of a version. Files that cannot be read are noted in the reader's sampler."""
 
 
 def survey_iceberg(request: SurveyRequest, reader: DeltaFileReader) -> IcebergSurvey:
-    """Look at every file of the version, in this process."""
+    """Survey every file of the version, in this process."""
     result = IcebergSurvey()
     for _ in reader.passes():
         result = request.surveyor(reader, IcebergSurvey()).survey()
@@ -150,7 +152,7 @@ def survey_iceberg(request: SurveyRequest, reader: DeltaFileReader) -> IcebergSu
 
 
 class IcebergSurveyor:
-    """Looks at every file of one Delta version."""
+    """Surveys every file of one Delta version."""
 
     def __init__(
         self,
@@ -182,7 +184,7 @@ class IcebergSurveyor:
         self._newest_only: dict[int, bool] = {}
 
     def survey(self) -> IcebergSurvey:
-        """Every file of the version. Raises like ``sample``, and what reading footers raises."""
+        """Every file of the version. Raises like ``sample``, and the errors of reading footers."""
         for batch in self.reader.batches():
             self.sample(batch)
         return self.result
@@ -219,7 +221,7 @@ class IcebergSurveyor:
             self.result.findings.append(Finding(code=codes.VECTOR_EXCEEDS_FILE, what=what, detail=detail, files=1))
 
     def _examine_partition_texts(self, batch: DeltaFiles) -> None:
-        """Values must parse; instants should say their zone."""
+        """Values must parse; instants should have an offset."""
         for name in self.partition_columns:
             column, texts = self.schema.field(name), self._texts(batch, name)
             self._decoded(texts, name)

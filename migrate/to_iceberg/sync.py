@@ -1,7 +1,7 @@
 """Bring an Iceberg target up to date with its Delta source: each new version becomes a snapshot, made from its commit.
 
-The target decides what was decided before: field ids, partition spec, format version, whether row ids are carried. What
-the commits touch is looked up in the target's own manifests; the files that they do not touch are not looked at.
+Earlier decisions of the target are kept: field ids, partition spec, format version, whether row ids are carried. The
+files that the commits touch are looked up in the target's own manifests; other files are not read.
 """
 
 from __future__ import annotations
@@ -46,8 +46,9 @@ from deltaberg.translate.schema import required_version
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class IcebergIncrement:
-    """What has to be done to an Iceberg target. commits: the source's, oldest first. live: the files of the target that
-    they touch, by ``path_keys``."""
+    """The commits that an Iceberg target needs. commits: the source's, oldest first. live: the files of the target that
+    they touch, by ``path_keys``.
+    """
 
     target: Table
     design: IcebergConversionPlan
@@ -114,7 +115,8 @@ def design_increment(
 def write_increment(increment: IcebergIncrement, writer: IcebergWriter, *, squash: bool) -> WrittenIceberg:
     """Commit a snapshot for each of the source's commits, all of them at once. squash: one snapshot for all.
 
-    Raises IcebergConflict where somebody else has committed to the target meanwhile, else like ``IcebergWriter.write``.
+    Raises IcebergConflict where another writer has committed to the target meanwhile, else like
+    ``IcebergWriter.write``.
     """
     target, design = increment.target, increment.design
     head = target.metadata.current_snapshot
@@ -200,7 +202,7 @@ def _name_mapping(
 def _united(
     present: tuple[MappedField, ...], made: tuple[MappedField, ...], columns: frozenset[int]
 ) -> tuple[MappedField, ...]:
-    """What is mapped already stays, unless a column has got its id or its name."""
+    """Existing mappings stay, unless a column has taken their id or name."""
     by_name = {each.names[0]: each for each in made}
     result = []
     for each in present:
@@ -246,7 +248,8 @@ def _set_properties(transaction: Transaction, increment: IcebergIncrement) -> No
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Touched:
     """A file that a commit removes or lists again. vector: the one that the version before had. stated: whether a
-    ``remove`` says so; else the file is listed again, with that very vector, which deletes ``cardinality`` rows."""
+    ``remove`` states it; else the file is listed again, with that very vector, which deletes ``cardinality`` rows.
+    """
 
     location: str
     vector: str | None
@@ -287,8 +290,9 @@ def _rows(place: tuple[DeletePlace, int] | None) -> int:
 
 
 def _touched(base: DeltaSource, commits: Sequence[CommitActions]) -> dict[str, _Touched]:
-    """By ``path_keys``: what is removed, and what is added but may be there already. A file is new where its commit says
-    that it changes data and it was written after the base version."""
+    """The files that are removed, and those that are added but may be there already, by ``path_keys``. A file is new
+    where its commit says that it changes data and it was written after the base version.
+    """
     root, storage = base.snapshot.table_root, base.storage
     result: dict[str, _Touched] = {}
     came: set[str] = set()

@@ -1,7 +1,7 @@
 """The versions of a Delta table that can be replayed into snapshots, and the schemas that they have.
 
-An era is a run of versions with one schema. A replay reaches back as far as every file is still there and every change
-of the schema is one that Iceberg knows: ids stay with their columns, types are promoted only.
+A schema period is a run of versions with one schema. A replay reaches back as far as every file is still there and
+every change of the schema is one that Iceberg knows: ids stay with their columns, types are promoted only.
 """
 
 from __future__ import annotations
@@ -36,8 +36,9 @@ Shape = tuple[StructType, tuple[str, ...]]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SchemaPeriod:
-    """Versions from ``first`` on, until the next era. source: the table at that version. schema: its mapping metadata
-    only where it counts."""
+    """Versions from ``first`` on, until the next schema period. source: the table at that version. schema: its mapping
+    metadata only where it counts.
+    """
 
     first: int
     source: DeltaSource
@@ -46,10 +47,11 @@ class SchemaPeriod:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class VersionRange:
-    """What is replayed. ids: of every path of any era. merged: a schema with the columns of all eras.
+    """The versions to replay.
 
-    times: milliseconds by version. cut: why older versions are left out; None where there are none.
-    format_version: the lowest that allows every change of a type from era to era.
+    ids: of every path of any period. merged: a schema with the columns of all periods. times: milliseconds by version.
+    truncated_because: why older versions are left out; None where there are none. format_version: the lowest that
+    allows every change of a type from period to period.
     """
 
     periods: tuple[SchemaPeriod, ...]
@@ -69,7 +71,7 @@ class VersionRange:
         return range(self.first, self.last + 1)
 
     def period_of(self, version: int) -> SchemaPeriod:
-        """The era that a version belongs to."""
+        """The schema period of a version."""
         return next(period for period in reversed(self.periods) if period.first <= version)
 
     def commits(self) -> Iterator[CommitActions]:
@@ -79,7 +81,7 @@ class VersionRange:
 
 
 def version_range(source: DeltaSource, *, format_version: int | None) -> VersionRange:
-    """Look at the log from its oldest version that can be rebuilt to the source's. Raises what reading it raises.
+    """Read the log from its oldest version that can be rebuilt to the source's. Raises the errors of reading it.
 
     format_version: of the target where one was asked for; it bounds the changes of types that can be followed.
     """
@@ -143,8 +145,9 @@ def eras_since(
 ) -> VersionRange:
     """The versions after ``base`` up to the source's, for a target that holds ``base`` already.
 
-    known: ids of the base's paths; last_id: the highest that the target has given out. ``cut`` says why Iceberg cannot
-    follow a change of the schema, and where; nothing may be written then. Raises VersionNotFound where a commit is gone, and what reading the log raises.
+    known: ids of the base's paths; last_id: the highest that the target has given out. ``truncated_because`` says why
+    Iceberg cannot follow a change of the schema, and where; nothing may be written then. Raises VersionNotFound where a
+    commit is gone, and the errors of reading the log.
     """
     first = base.snapshot.version
     schemas: dict[int, Shape] = {first: _shape(base.snapshot.column_mapping, base.snapshot.metadata.partition_columns)}
@@ -265,7 +268,7 @@ def _missing_file(source: DeltaSource, actions: CommitActions) -> str | None:
 
 
 def _ids(source: DeltaSource, periods: tuple[SchemaPeriod, ...]) -> dict[Path, int]:
-    """One id for every path of any era: the newest declared ones first, then those of older eras."""
+    """One id for every path of any schema period: the newest declared ones first, then those of older periods."""
     mapping = source.snapshot.column_mapping
     known = declared_ids(mapping)
     highest = mapping.max_column_id or 0

@@ -43,7 +43,7 @@ _LONG_MAX: Final = 2**63 - 1
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WrittenIceberg:
-    """What was committed. commits: (source version, snapshot id), oldest first. location: the metadata file."""
+    """The commits that were made. commits: (source version, snapshot id), oldest first. location: the metadata file."""
 
     commits: tuple[tuple[int, int], ...]
     location: str
@@ -56,8 +56,8 @@ class WrittenIceberg:
 class IcebergWriter:
     """Writes a design's version into a new Iceberg table at ``root``.
 
-    plan_name: the plan document, relative to it. runner: who rewrites files; target_size: how large they should be.
-    run: whose names the new files get.
+    plan_name: the plan document, relative to it. runner: rewrites files; target_size: how large they should be. run:
+    whose names the new files get.
     """
 
     source: DeltaSource
@@ -108,13 +108,18 @@ class IcebergWriter:
         )
 
     def summary(self, version: int) -> dict[str, str]:
-        """What the snapshot that stands for a version says about its source: the watermark is committed with the files."""
+        """The summary entries about the source in the snapshot that stands for a version: the watermark is committed
+        with the files.
+        """
         carried = {LINEAGE_KEY: "carried"} if self.design.carries_lineage else {}
         return {SOURCE_VERSION_KEY: str(version), WATERMARK_KEY: self.watermark.at(version).to_text(), **carried}
 
     def sequence_number(self, version: int, highest: int) -> int | None:
-        """Of the snapshot that stands for a version: the version and 1, or ``highest`` of its files' row commit versions
-        where these come from a table that had counted further, since no file is younger than its snapshot."""
+        """The sequence number of the snapshot that stands for a version; None in format version 1.
+
+        It is the version plus 1, or ``highest`` of its files' row commit versions where these come from a table that
+        had counted further, since no file is younger than its snapshot.
+        """
         if self.design.format_version < 2:
             return None
         return max(version + 1, highest if self.design.carries_lineage else 0)
@@ -135,7 +140,7 @@ class IcebergWriter:
         )
 
     def properties(self) -> dict[str, str]:
-        """Of the new table."""
+        """The properties of the new table."""
         return {
             **self.design.properties,
             **{f"{_METRICS_KEY}{name}": "counts" for name in self._widened_columns()},
@@ -159,7 +164,7 @@ class IcebergWriter:
         ]
 
     def delete_sink(self, *, remembers: bool = True) -> DeleteSink:
-        """Where the deletes of one snapshot are collected. remembers: whether the sink can tell where each one stands."""
+        """Where the deletes of one snapshot are collected. remembers: whether the sink can tell where each one is."""
         kind = PuffinVectors if self.design.format_version >= 3 else PositionDeleteFiles
         spec_id = self.design.spec.spec_id
         folder = join(self.root, "data")

@@ -27,7 +27,7 @@ _UNBOUNDED = (GeometryType, GeographyType, VariantType, UnknownType)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Claim:
-    """What the metadata say about one column of one file; None where they say nothing."""
+    """The statistics of one column of one file in the metadata; None where there are none."""
 
     file: str
     column: Path
@@ -38,7 +38,7 @@ class _Claim:
 
 @dataclass(slots=True)
 class _Range:
-    """The values of one column of one file, added up batch by batch; NaN lies in no range."""
+    """The values of one column of one file, added up batch by batch; NaN is in no range."""
 
     lower: pa.Scalar | None = None
     upper: pa.Scalar | None = None

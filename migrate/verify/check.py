@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 SHOWN: Final = 5
-"""So many differences are named; the rest is counted."""
+"""The number of differences that are named; the rest is counted."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -19,7 +19,7 @@ NAME: Final = "presence of files"
 
 
 def presence_check(source: Source, target: Source) -> Check:
-    """Every file that either table lists, each looked for once. Raises what reading the lists and the folders raises."""
+    """Every file that either table lists, each checked once. Raises the errors of reading the lists and the folders."""
     mine, theirs = listed_locations(source), listed_locations(target)
     places, other_places = source.storage.resolve_many(mine), target.storage.resolve_many(theirs)
     gone = mine.filter(pa.array(~source.storage.present(mine)))

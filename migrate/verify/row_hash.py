@@ -3,8 +3,8 @@
 Integers of every width are one kind, as are texts and bytes of every Arrow flavour. NaN equals NaN, -0.0 differs from
 0.0. Lists count their order, maps do not. Sums of such hashes compare tables as multisets of rows without sorting.
 
-Hashes of two keys are as good as independent: a pair of them is a hash of 128 bits. They are made against accidents,
-not against an author of tables who wants two texts of a kilobyte or more to collide under every key.
+Hashes of two keys are as good as independent: a pair of them is a hash of 128 bits. They protect against accidents, not
+against an adversary who constructs two texts of a kilobyte or more that collide under every key.
 """
 
 from __future__ import annotations
@@ -135,7 +135,7 @@ def _sums(terms: Hashes, starts: npt.NDArray[np.int64], lengths: npt.NDArray[np.
 
 
 def _struct_hashes(values: pa.Array, kind: pa.DataType, key: HashKey) -> Hashes:
-    """Fields of the null type have no say: a table of the other format may be without them."""
+    """Fields of the null type do not count: a table of the other format may be without them."""
     total = np.zeros(len(values), np.uint64)
     for place, child in enumerate(values.flatten()):
         if pt.is_null(child.type):

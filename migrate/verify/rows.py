@@ -16,11 +16,11 @@ from deltaberg.migrate.verify.row_hash import USUAL_KEY, Hashes, HashKey, column
 from deltaberg.migrate.verify.tables import ChosenOptions, column_facts, row_batches
 
 SHOWN_ROWS: Final = SHOWN // 2
-"""So many rows of each side are shown."""
+"""The number of rows of each side that are shown."""
 
 _PARTITIONS: Final = 64
 _HELD_HASHES: Final = 1 << 24
-"""So many row hashes of each side are held at once when the rows that differ are looked for."""
+"""The number of row hashes of each side that are held at once in the search for the rows that differ."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -39,7 +39,7 @@ class Sums:
             self.columns[name] = _wrapped(self.columns.get(name, 0), each)
 
     def add_sums(self, rows: npt.NDArray[np.int64], totals: Hashes, columns: Mapping[str, int]) -> None:
-        """What others have added up: rows and totals of some files, columns of all of them."""
+        """Sums made elsewhere: rows and totals of some files, columns of all of them."""
         self.rows += int(rows.sum())
         self.total = _wrapped(self.total, totals)
         for name, each in columns.items():
@@ -62,7 +62,7 @@ def rows_check(source: Source, target: Source, options: ChosenOptions) -> Check:
 
 
 def differing_sums(left: Sums, right: Sums, names: Sequence[str]) -> list[str]:
-    """What sums tell of two tables that differ."""
+    """The difference between two tables, as far as their sums show it."""
     if left.rows != right.rows:
         return [f"{left.rows} rows in the source and {right.rows} in the target"]
     columns = [name for name in names if left.columns.get(name) != right.columns.get(name)]

@@ -1,4 +1,4 @@
-"""What two tables of either format have in common to be compared by: columns by id, files by place, rows by hash."""
+"""A common view of tables of either format, to compare them: columns by id, files by place, rows by hash."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ class ColumnFacts:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChosenOptions:
-    """What a target's own properties say about how it was made, as far as it changes values."""
+    """The options of a target's conversion that change values, from its own properties."""
 
     type_mappings: Mapping[str, str]
     partition_timezone: str
@@ -188,7 +188,7 @@ def row_batches(source: Source, names: list[str], options: ChosenOptions) -> Ite
 
 
 def listed_files(source: Source) -> Iterator[pa.RecordBatch]:
-    """What ``file_rows`` needs of every live file, in the order in which ``row_batches`` reads them."""
+    """The input of ``FileRows`` for every live file, in the order in which ``row_batches`` reads them."""
     if isinstance(source, IcebergSource):
         for batch in data_files(source.table, source.snapshot, with_metrics=False):
             yield batch.select([*TASK_COLUMNS, "file_size_in_bytes"]).rename_columns([*TASK_COLUMNS, "size"])
@@ -214,7 +214,7 @@ class FileRows:
         self._deletes: RowDeletes | None = None
 
     def of(self, files: pa.RecordBatch) -> Iterator[tuple[int, pa.RecordBatch]]:
-        """Each file's rows with its place in the batch of ``listed_files``. Raises what reading it raises."""
+        """Each file's rows with its place in the batch of ``listed_files``. Raises the errors of reading it."""
         if not isinstance(self._source, IcebergSource):
             for place in range(files.num_rows):
                 for batch in _delta_scan(self._source, self._names, self._options, files.slice(place, 1)).batches():

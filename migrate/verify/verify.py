@@ -54,7 +54,7 @@ def verify(
 
     A file that either table lists and that is not there is a difference; content and bounds are not compared then.
 
-    compare_rows: who compares the content; this process by default.
+    compare_rows: compares the content; in this process by default.
 
     Differences are reported, not raised: the caller decides (the command line exits with 4).
     """
@@ -73,7 +73,7 @@ def _not_compared(name: str) -> Check:
 
 
 def _file_checks_unless_missing(source: Source, target: Source, presence: Check) -> list[Check]:
-    """What the tables say of their files. Delete files are read for it: without them nothing can be said."""
+    """The files of both tables by their metadata. Delete files are read for it: without them deleted rows are unknown."""
     try:
         return _file_checks(file_table(source), file_table(target))
     except NotFound:
@@ -117,7 +117,7 @@ def _file_checks(left: pa.Table, right: pa.Table) -> list[Check]:
     missing = left.filter(pc.invert(pc.is_in(left_places, value_set=right_places)))
     missing = missing.filter(pc.less(missing["deleted"], missing["rows"]))["location"]
     if len(foreign) < own.num_rows:
-        # In the place of these are files that were rewritten.
+        # Rewritten files take the place of these.
         missing = missing.slice(0, 0)
     here, there = shares(len(missing), len(foreign))
     files = [f"file {each.as_py()} is in the source only" for each in missing.slice(0, here)]

@@ -32,8 +32,8 @@ INT96_OUT_OF_RANGE: Final = Code(
     name="int96-out-of-range",
     severity=Severity.REWRITE,
     to=_BOTH,
-    reason="Timestamps stored as INT96 outside the years 1677 to 2262, which readers that pass through nanoseconds "
-    "(PyIceberg, delta-rs) get wrong, or statistics do not say that there are none.",
+    reason="Timestamps stored as INT96 lie outside the years 1677 to 2262, or statistics do not prove that none do; "
+    "readers that pass through nanoseconds (PyIceberg, delta-rs) get those wrong.",
     remedy="Nothing to do; these files are rewritten.",
     example="an INT96 file with a timestamp of the year 9999",
 )
@@ -83,8 +83,8 @@ COLUMN_NOT_IN_FILE: Final = Code(
     name="partition-column-not-in-file",
     severity=Severity.REWRITE,
     to=_DELTA,
-    reason="The files lack an identity partition column that is no partition column of the target; its value stands "
-    "in Iceberg's metadata only.",
+    reason="The files lack an identity partition column that is no partition column of the target; its value is in "
+    "Iceberg's metadata only.",
     remedy="Nothing to do; these files are rewritten with the column.",
     example="Hive files imported under a partition spec that evolved later",
 )
@@ -100,9 +100,9 @@ FILE_UNREADABLE: Final = Code(
     name="file-unreadable",
     severity=Severity.REFUSE,
     to=_BOTH,
-    reason="A data or delete file that the source lists is not there or is damaged; what it holds is lost to any target.",
-    remedy="Restore the file or take it out of the source (Delta: FSCK REPAIR TABLE; Iceberg: delete it from the table), or "
-    "choose a version that does not list it. --deep looks at every file.",
+    reason="A data or delete file that the source lists is missing or damaged; its rows are lost to any target.",
+    remedy="Restore the file or take it out of the source (Delta: FSCK REPAIR TABLE; Iceberg: delete it from the "
+    "table), or choose a version that does not list it. --deep checks every file.",
     example="a Delta table after a VACUUM that was too short, a table that was copied without all of its files",
 )
 ROW_COUNT_DIFFERS: Final = Code(
@@ -110,9 +110,10 @@ ROW_COUNT_DIFFERS: Final = Code(
     severity=Severity.REFUSE,
     to=_BOTH,
     reason="The metadata states another number of rows for a file than the file has. Engines answer COUNT(*) from that "
-    "number, and row ids and deletes rest on it.",
-    remedy="Have the source's engine rewrite the file (OPTIMIZE, rewrite_data_files). --deep looks at every file; otherwise "
-    "the first files of a table, those that may be imported, and some of every writer and commit are compared.",
+    "number, and row ids and deletes depend on it.",
+    remedy="Have the source's engine rewrite the file (OPTIMIZE, rewrite_data_files). --deep checks every file; "
+    "otherwise the first files of a table, those that may be imported, and some of every writer and commit are "
+    "compared.",
     example="a Delta log whose numRecords is 10 for a file of 5 rows",
 )
 STATISTICS_FROM_FOOTERS: Final = Code(

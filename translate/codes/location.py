@@ -12,10 +12,10 @@ OUTSIDE_FILES: Final = Code(
     name="files-outside-table",
     severity=Severity.WARNING,
     to=_BOTH,
-    reason="The metadata names files that are not below the table's own folder; they are read with your credentials, and the "
-    "target names them as well.",
-    remedy="See that the folder is one that this table may use; --allow-location PREFIX says that it is. --strict refuses the "
-    "files otherwise.",
+    reason="The metadata names files that are not below the table's own folder; they are read with your credentials, "
+    "and the target names them as well.",
+    remedy="Make sure that the table may use that folder, and confirm it with --allow-location PREFIX; otherwise "
+    "--strict refuses the files.",
     example="a shallow clone, a table after add_files, `../` in a path",
     strict=Severity.REFUSE,
 )
@@ -23,8 +23,8 @@ OUTSIDE_ALLOWED: Final = Code(
     name="files-where-allowed",
     severity=Severity.INFO,
     to=_BOTH,
-    reason="The metadata names files that are not below the table's own folder, where --allow-location or --relocate says that "
-    "they may be.",
+    reason="The metadata names files that are not below the table's own folder, where --allow-location or --relocate "
+    "allows them.",
     remedy="Nothing to do.",
     example="a shallow clone, converted with --allow-location and the folder of its origin",
 )
@@ -32,9 +32,9 @@ OTHER_STORE: Final = Code(
     name="files-in-another-store",
     severity=Severity.REFUSE,
     to=_BOTH,
-    reason="The metadata names files in another store than the table's own (another bucket or host, local files of a table in "
-    "a bucket), or a URL with credentials in it. Nothing of that store was contacted.",
-    remedy="Name the store with --allow-location PREFIX if the files belong to the table, or say with --relocate OLD=NEW where "
-    "they are.",
+    reason="The metadata names files in another store than the table's own (another bucket or host, local files of a "
+    "table in a bucket), or a URL with credentials in it. Nothing of that store was contacted.",
+    remedy="Name the store with --allow-location PREFIX if the files belong to the table, or say with --relocate "
+    "OLD=NEW where they are.",
     example="a table in s3://lake whose log names file:/etc/passwd",
 )

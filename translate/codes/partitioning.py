@@ -13,7 +13,7 @@ PARTITION_TIMEZONE: Final = Code(
     name="partition-timezone",
     severity=Severity.WARNING,
     to=_ICEBERG,
-    reason="Timestamp partition values are stated in local time without a zone; each reader takes its own.",
+    reason="Timestamp partition values are stated in local time without a zone; each reader assumes its own.",
     remedy="Set --partition-timezone to the zone of the writer.",
     example="a Delta table written with utcTimestampPartitionValues=false",
     strict=Severity.REFUSE,
@@ -31,8 +31,8 @@ OTHER_BUCKET: Final = Code(
     name="files-in-another-bucket",
     severity=Severity.WARNING,
     to=_DELTA,
-    reason="The files are in another bucket or store than the Delta table, whose log can name them only by absolute paths. "
-    "Spark reads these; delta-rs and DuckDB stop.",
+    reason="The files are in another bucket or store than the Delta table, whose log can name them only by absolute "
+    "paths. Spark reads these; delta-rs and DuckDB stop.",
     remedy="Choose a --target in the bucket of the data files, or read the Delta table with Spark.",
     example="an Iceberg table in s3://lake, converted with --target s3://other/t",
     strict=Severity.REFUSE,
@@ -41,9 +41,9 @@ PARTITION_NAMES_MAPPED: Final = Code(
     name="partition-names-mapped",
     severity=Severity.WARNING,
     to=_DELTA,
-    reason="The table came from a Delta table with column mapping and gets its partition columns back, under the physical "
-    "names of then; DuckDB reads the partition columns of any such table as null.",
-    remedy="Read the target with Spark, delta-rs or deltaberg, as its origin had to be.",
+    reason="The table came from a Delta table with column mapping and gets its partition columns back, under their "
+    "former physical names; DuckDB reads the partition columns of any such table as null.",
+    remedy="Read the target with Spark, delta-rs or deltaberg, as the original table had to be.",
     example="a column-mapped Delta table that was converted to Iceberg and back",
 )
 PARTITION_DERIVED: Final = Code(

@@ -22,7 +22,8 @@ SYNC_SCHEMA: Final = Code(
     name="change-not-followed",
     severity=Severity.REFUSE,
     to=_BOTH,
-    reason="The source has changed in a way that this target cannot follow, since its earlier states would read differently.",
+    reason="The source has changed in a way that this target cannot follow, since its earlier states would read "
+    "differently.",
     remedy="Convert to another target with --target, or bring this one up to date at once with --on-drift resync.",
     example="CREATE OR REPLACE TABLE with a column of the same name and another type",
 )
@@ -48,11 +49,12 @@ HISTORY_TRUNCATED: Final = Code(
     name="history-truncated",
     severity=Severity.WARNING,
     to=_BOTH,
-    reason="Older versions are left out: their files or log entries are gone, or the history of one target cannot follow a change "
-    "that came after them. It starts at the first version behind that.",
-    remedy="Nothing to do; an older version that is still there can be converted alone (--version, --snapshot-id) to another --target.",
-    example="a Delta table whose log was cleaned up or that was replaced with other partition columns, an Iceberg table after "
-    "expire_snapshots",
+    reason="Older versions are left out: their files or log entries are gone, or the history of one target cannot "
+    "follow a change that came after them. The history starts at the first version after that.",
+    remedy="Nothing to do; an older version that is still there can be converted alone (--version, --snapshot-id) to "
+    "another --target.",
+    example="a Delta table whose log was cleaned up or that was replaced with other partition columns, an Iceberg "
+    "table after expire_snapshots",
 )
 REFS: Final = Code(
     name="refs-recorded",
@@ -82,18 +84,19 @@ SHREDDED_VARIANTS: Final = Code(
     name="shredded-variants",
     severity=Severity.INFO,
     to=_ICEBERG,
-    reason="Variants may be stored shredded, and the vectorized reader of Iceberg 1.12 stops on such files; the target switches it "
-    "off by `read.parquet.vectorization.enabled`.",
-    remedy="Set the property to true for readers that can; rows read more slowly without it.",
+    reason="Variants may be stored shredded, and the vectorized reader of Iceberg 1.12 stops on such files; the "
+    "target switches it off by `read.parquet.vectorization.enabled`.",
+    remedy="Set the property to true where all readers support it; rows are read more slowly without it.",
     example="a Delta table with delta.enableVariantShredding",
 )
 TRANSACTIONS: Final = Code(
     name="transactions-recorded",
     severity=Severity.INFO,
     to=_ICEBERG,
-    reason="The log says how far streams and other applications have written (`txn`); Iceberg has no place for it, so it is "
-    "recorded in a property.",
-    remedy="Before a stream writes to the target, make sure that it does not begin with rows that the source already has.",
+    reason="The log says how far streams and other applications have written (`txn`); Iceberg has no place for it, so "
+    "it is recorded in a property.",
+    remedy="Before a stream writes to the target, make sure that it does not begin with rows that the source already "
+    "has.",
     example="a Delta table that Structured Streaming fills",
 )
 IDENTIFIER_FIELDS: Final = Code(

@@ -88,7 +88,7 @@ DEFAULT_NOT_LITERAL: Final = Code(
     name="default-not-literal",
     severity=Severity.WARNING,
     to=_BOTH,
-    reason="A default for writers that the other format cannot express; rows are not affected.",
+    reason="The other format cannot express this default for writers; rows are not affected.",
     remedy="It is recorded in the column's properties; replace it by a literal to have it carried.",
     example="`CURRENT_DEFAULT` = `current_timestamp()`",
 )
@@ -161,9 +161,9 @@ FORMER_NAMES: Final = Code(
     name="former-names",
     severity=Severity.REFUSE,
     to=_DELTA,
-    reason="Files hold the column under another name than most do, or another column under its name. Mode id finds it by "
-    "the protocol, yet readers that go by physical name (DuckDB, delta-rs, DataFusion) give null or the other column's "
-    "values, without an error.",
+    reason="Files hold the column under another name than most do, or another column under its name. Mode id finds it "
+    "by the protocol, yet readers that go by physical name (DuckDB, delta-rs, DataFusion) give null or the other "
+    "column's values, without an error.",
     remedy="Choose --former-names rewrite (those files are rewritten) or --former-names trust-ids (all readers "
     "of the target match by field id, as Spark does).",
     example="an Iceberg column that was renamed, or dropped and added again, and written to before and after",
@@ -189,7 +189,7 @@ FIELD_IDS_DISAGREE: Final = Code(
     name="field-ids-disagree",
     severity=Severity.REWRITE,
     to=_DELTA,
-    reason="The files carry no field ids and name the columns otherwise than the rest of the table.",
+    reason="The files carry no field ids and name the columns differently from the rest of the table.",
     remedy="Nothing to do; these files are rewritten.",
     example="imported files whose names the name mapping translates",
 )

@@ -1,4 +1,4 @@
-"""Codes about a source as a whole: whether it can be read, and what is odd about it."""
+"""Codes about a source as a whole: whether it can be read, and its oddities."""
 
 from __future__ import annotations
 
@@ -14,18 +14,17 @@ SOURCE_UNREADABLE: Final = Code(
     name="source-unreadable",
     severity=Severity.REFUSE,
     to=_BOTH,
-    reason="There is no table, or its metadata is corrupt, contradicts itself or is not all there; nobody can say which rows "
-    "it has.",
-    remedy="Repair the source (restore the file that the message names), or choose a state that can be read: --version, "
-    "--snapshot-id. --relocate OLD=NEW says where files are that the metadata does not name in full.",
+    reason="There is no table, or its metadata is corrupt, contradicts itself or is incomplete; its rows are unknown.",
+    remedy="Repair the source (restore the file that the message names), or choose a state that can be read: "
+    "--version, --snapshot-id. --relocate OLD=NEW says where files are that the metadata does not name in full.",
     example="a log with a missing commit, a manifest that is cut off, a folder without a table",
 )
 SOURCE_FEATURE: Final = Code(
     name="source-feature",
     severity=Severity.REFUSE,
     to=_BOTH,
-    reason="The table has a feature, format version or type that deltaberg does not read; reading on could miss rows or "
-    "change values.",
+    reason="The table has a feature, format version or type that deltaberg does not read; reading on could miss rows "
+    "or change values.",
     remedy="Drop the feature in the source, or read the table through the catalog or engine that owns it.",
     example="a Delta table with catalogManaged or reader version 99, an encrypted Iceberg table",
 )
@@ -33,9 +32,9 @@ CHECKSUM_DIFFERS: Final = Code(
     name="checksum-differs",
     severity=Severity.WARNING,
     to=_ICEBERG,
-    reason="The version's checksum file (.crc) counts other files than the log, which is whole; the log is what readers go by.",
-    remedy="Compare the rows with what the table should hold; delete the checksum file if it is wrong, restore the log if "
-    "that is.",
+    reason="The version's checksum file (.crc) counts other files than the log, which is whole; readers go by the log.",
+    remedy="Compare the rows with what the table should hold; delete the checksum file if it is wrong, restore the "
+    "log if that is.",
     example="a .crc that says 10 files beside a log that adds none",
     strict=Severity.REFUSE,
 )
@@ -75,8 +74,8 @@ FILE_LISTED_TWICE: Final = Code(
     name="file-listed-twice",
     severity=Severity.REFUSE,
     to=_DELTA,
-    reason="One snapshot lists a data file twice, so Iceberg's readers see its rows twice; a Delta table cannot list it twice, "
-    "and once would be other rows.",
+    reason="One snapshot lists a data file twice, so Iceberg's readers see its rows twice; a Delta table cannot list "
+    "it twice, and listing it once would lose rows.",
     remedy="Take one of the two entries out of the source, or rewrite the file there (rewrite_data_files).",
     example="a table to which add_files or a retried commit added a file again",
 )

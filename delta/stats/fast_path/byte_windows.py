@@ -24,7 +24,7 @@ class Scratch(threading.local):
         self._kept: dict[str, Words] = {}
 
     def table(self, purpose: str, rows: int, columns: int) -> Words:
-        """A table with any content, which is overwritten by whoever asks for that purpose next in the same thread."""
+        """A table with any content, which the next caller in the same thread overwrites."""
         size = rows * columns
         if size > _MOST_KEPT:
             return np.empty((rows, columns), dtype=np.uint64)
@@ -79,7 +79,7 @@ def words_of(text: bytes, count: int) -> tuple[Words, Words]:
 
 
 def other_texts_at(data: Bytes, places: Places, text: bytes) -> Mask | None:
-    """At which places another text stands; None when it is that text at all of them. Places ascend."""
+    """The places that hold another text; None when all of them hold the given one. Places ascend."""
     if not text:
         return None
     expected, filled = words_of(text, -(-len(text) // WORD))

@@ -1,4 +1,4 @@
-"""How one line of JSON is put together: values between constant texts, which its commas tell apart."""
+"""The layout of one line of JSON: values between constant texts, separated by its commas."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class Piece:
 
 
 def layout_of(line: str, read_as: pa.StructType) -> tuple[Piece, ...] | None:
-    """How a line is put together; None for one that is no object of plain values or has other nesting than asked."""
+    """The layout of a line; None for one that is no object of plain values or has other nesting than asked."""
     try:
         paths = tuple(_paths(json.loads(line, object_pairs_hook=_unique), ()))
     except (ValueError, RecursionError):

@@ -1,7 +1,8 @@
 """Plain numbers of JSON read from their places in one long text, all of a column at once.
 
 A number of at most sixteen characters is two words of eight bytes: a few operations on words check its grammar, take
-the point out and make its digits an integer. Whatever is longer or has an exponent is not plain and left to others.
+the point out and make its digits an integer. A number that is longer or has an exponent is not plain and left to the
+caller.
 """
 
 from __future__ import annotations
@@ -146,7 +147,7 @@ def as_decimals(numbers: PlainNumbers, *, precision: int, scale: int, words: int
 
 
 def _shifted(words: Sequence[Words]) -> list[Words]:
-    """The same bytes without the first."""
+    """The bytes without the first."""
     shifted: list[Words] = [word >> _EIGHT for word in words]
     for number, following in enumerate(words[1:]):
         shifted[number] |= following << np.uint64(56)

@@ -24,7 +24,7 @@ _SCRATCH = Scratch()
 class PieceWords:
     """Pieces of one shape. ``words``: the first ones of each value, shape (pieces, words, lines); until the next call.
 
-    kind: what the pieces were told to be.
+    kind: the kind that the caller expects.
     """
 
     pieces: tuple[int, ...]

@@ -3,7 +3,7 @@
 A writer gives every file's statistics the same keys in the same order, so a line is known once its values are: cut at
 its commas, each piece is a constant, a value and a constant. Pieces are compared, and numbers read, a column at a time
 at their places in the text, several times as fast as a parser goes through it. Nothing is assumed: a line that differs
-in any constant byte, or whose values are not plain ones, goes the long way.
+in any constant byte, or whose values are not plain ones, is parsed one by one.
 """
 
 from __future__ import annotations
@@ -113,7 +113,7 @@ def _read(
 
 
 def _kind(piece: Piece, target: pa.DataType | None) -> str:
-    """What is read in one way."""
+    """The members that are read in one way."""
     if piece.is_text:
         return "text"
     return "integer" if target is not None and pa.types.is_integer(target) else "number"
@@ -163,7 +163,7 @@ def _row_texts(words: Words, lengths: Places) -> pa.Array | None:
 
 
 def _check_plain(texts: pa.Array, wrong: Mask) -> None:
-    """Those that are no plain text of JSON are wrong."""
+    """Marks lines whose text is not a plain JSON text as wrong."""
     data = characters(texts)[1]
     if data.min(initial=ord(" ")) < ord(" ") or (data == _QUOTE).any() or (data == _BACKSLASH).any():
         wrong |= pc.match_substring_regex(texts, _NOT_PLAIN).to_numpy(zero_copy_only=False)
@@ -277,7 +277,7 @@ def _texts_at(data: Bytes, starts: Places, ends: Places) -> pa.Array:
     """The bytes from each start to its end as a binary array; both ascend."""
     offsets = np.empty(2 * len(starts) + 1, dtype=np.int32)
     offsets[:-1:2], offsets[1::2], offsets[-1] = starts, ends, ends[-1] if len(ends) else 0
-    # Every other one is what stands between two of them.
+    # Every other one is the text between two of them.
     between = pa.Array.from_buffers(pa.binary(), 2 * len(starts), [None, pa.py_buffer(offsets), pa.py_buffer(data)], 0)
     return between.take(pa.array(np.arange(0, 2 * len(starts), 2)))
 

@@ -71,7 +71,7 @@ class _Running:
 
 
 def _signed_zeros(array: pa.Array, lower: pa.Scalar, upper: pa.Scalar) -> tuple[pa.Scalar, pa.Scalar]:
-    """-0.0 is less than 0.0 in both formats, which the minimum of floats does not know."""
+    """-0.0 is less than 0.0 in both formats, but not in Arrow's minimum of floats."""
     if lower.as_py() != 0 and upper.as_py() != 0:
         return lower, upper
     numbers = array.drop_null().to_numpy(zero_copy_only=False)

@@ -1,4 +1,4 @@
-"""Reading Parquet data files exactly, in bounded memory, whatever wrote them."""
+"""Reading Parquet data files exactly, in bounded memory, from any writer."""
 
 from __future__ import annotations
 
@@ -27,8 +27,8 @@ _BUFFER_BYTES = 64 << 10
 class ParquetSource:
     """One Parquet file, opened: its footer is read and checked, its columns are not.
 
-    Use as a context manager, or let the last batch close it. Raises DataFileError naming the file for everything that
-    is wrong inside it, and StorageError for a file that cannot be opened.
+    Use as a context manager, or let the last batch close it. Raises DataFileError naming the file for every defect
+    inside it, and StorageError for a file that cannot be opened.
     """
 
     def __init__(self, storage: Storage, location: str, *, rebase_calendar: bool = True) -> None:
@@ -175,7 +175,7 @@ def _runs(groups: Sequence[int], counts: np.ndarray[Any, np.dtype[np.int64]], ro
 
 @contextmanager
 def parquet_errors(location: str) -> Iterator[None]:
-    """Say in our own words, with the file's name, what pyarrow finds wrong in a Parquet file."""
+    """Translate the errors that pyarrow raises for a Parquet file, adding the file's name."""
     try:
         with error_context(path=location):
             yield

@@ -1,7 +1,7 @@
 """Parquet's footer, read without trust: its schema tree and the counts of its column chunks.
 
-pyarrow reads the columns, but it ends the process when it is asked for the metadata of some damaged chunks; what
-deltaberg wants to know beforehand is read here. Numbers of fields and enums are those of parquet.thrift.
+pyarrow reads the columns, but it ends the process when it is asked for the metadata of some damaged chunks; the values
+that deltaberg needs beforehand are read here. Numbers of fields and enums are those of parquet.thrift.
 """
 
 from __future__ import annotations
@@ -226,7 +226,7 @@ def _chunks(group: Struct, number: int, leaves: tuple[SchemaNode, ...]) -> list[
             raise ThriftError(f"column {leaf.name!r} of row group {number} is not stored as {leaf.physical_type}")
         nulls = (data.get(12) or {}).get(3, UNKNOWN)
         values = _integer(data, 5)
-        # A dictionary hides how long values are; newer writers say it beside (SizeStatistics).
+        # A dictionary hides how long values are; newer writers state it in SizeStatistics.
         unencoded = max(_integer(data, 6), (data.get(16) or {}).get(1, 0))
         found.append((values, unencoded, _integer(data, 7), nulls if 0 <= nulls <= values else UNKNOWN))
     return found

@@ -1,8 +1,8 @@
-"""What of a Parquet footer decides how its columns are read, without a look at any column chunk.
+"""The parts of a Parquet footer that decide how its columns are read, without parsing the column chunks.
 
 A footer begins with its schema and ends with its key-value metadata; only the row groups between them differ among the
 files of one writer (parquet.thrift, ``FileMetaData``). Files whose footers begin and end with the same bytes have equal
-columns, and these bytes need not be understood once more.
+columns, so these bytes are parsed once.
 """
 
 from __future__ import annotations
@@ -30,8 +30,9 @@ _NUM_ROWS: Final = 0x16
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FooterForm:
-    """What footers of equal columns have in common. head: up to the end of the schema. tail: from the end of the row
-    groups. key_values: of those in the tail, the ones that change what the columns are."""
+    """The bytes that footers of equal columns share. head: up to the end of the schema. tail: from the end of the row
+    groups. key_values: of those in the tail, the ones that change what the columns are.
+    """
 
     head: bytes
     tail: bytes
@@ -39,7 +40,7 @@ class FooterForm:
 
     @classmethod
     def of(cls, data: bytes) -> FooterForm | None:
-        """Of a footer; None where its parts are not told apart so easily. Raises Arrow's errors."""
+        """The outline of a footer; None where its parts cannot be told apart. Raises Arrow's errors."""
         try:
             schema, groups = list_ends(data, _SCHEMA), list_ends(data, _ROW_GROUPS)
         except (ThriftError, IndexError):
@@ -79,7 +80,7 @@ def read_footer_bytes(storage: Storage, location: str) -> bytes:
 
 
 def outline_of(data: bytes) -> Outline:
-    """Of the bytes of a footer. Raises Arrow's errors."""
+    """The outline in the bytes of a footer. Raises Arrow's errors."""
     found = pq.read_metadata(pa.BufferReader(MAGIC + data + struct.pack("<I", len(data)) + MAGIC))
     rows = sum(found.row_group(number).num_rows for number in range(found.num_row_groups))
     pairs = found.metadata or {}

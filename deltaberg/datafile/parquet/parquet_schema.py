@@ -1,4 +1,4 @@
-"""What a Parquet footer says about its columns beyond their Arrow types."""
+"""The facts about a file's columns that a Parquet footer states beyond their Arrow types."""
 
 from __future__ import annotations
 

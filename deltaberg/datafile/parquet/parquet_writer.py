@@ -134,7 +134,7 @@ class ParquetFileWriter:
                 self._flush()
 
     def finish(self) -> WrittenFiles:
-        """Close the last file and tell what was written."""
+        """Close the last file and describe the files that were written."""
         self._flush()
         self._close_file()
         names = ["location", "record_count", "file_size_in_bytes", "split_offsets"]
@@ -252,7 +252,7 @@ class _OpenFile:
 
 
 class _HeldFooter(io.RawIOBase):
-    """Passes on what is written, and keeps the footer back from ``begin`` until ``end`` annotates it."""
+    """Passes written bytes on, and keeps the footer back from ``begin`` until ``end`` annotates it."""
 
     def __init__(self, sink: pa.NativeFile) -> None:
         super().__init__()
@@ -296,7 +296,7 @@ def _start(column: Any) -> int:
 
 
 def _read_field(field: pa.Field) -> ReadField:
-    """The field of a file's schema as one to be read out of a batch by name."""
+    """The field of a file's schema, as a field to read from a batch by name."""
     kind = field.type
     below = child_fields(kind)
     names = [child.name for child in below]

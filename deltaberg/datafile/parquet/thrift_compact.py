@@ -1,7 +1,7 @@
-"""Thrift's compact protocol, as far as Parquet footers need it, for bytes that nobody has checked yet.
+"""Thrift's compact protocol, as far as Parquet footers need it, for unchecked bytes.
 
-A struct becomes a dict of field id to value, a list a list, a binary bytes. Lengths are believed only as far as
-there are bytes for them.
+A struct becomes a dict of field id to value, a list a list, a binary bytes. A length is accepted only where
+as many bytes follow.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ def read_struct(data: bytes) -> Struct:
 
 
 def read_integer(data: bytes, at: int) -> int | None:
-    """The integer that stands somewhere; None where none ends before the data does. Raises ThriftError."""
+    """The integer at a position; None where the data ends before it does. Raises ThriftError."""
     try:
         raw, _ = _varint(data, at)
     except IndexError:
