@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any, Final, Literal
 
 from deltaberg.migrate.engine import Progress
@@ -24,5 +24,6 @@ REQUEST_TYPES: Final[Mapping[str, Any]] = {
     "as_of_ms": int | None,
     "relocate": Mapping[str, str] | None,
     "storage_options": Mapping[str, str] | None,
+    "allow_locations": Iterable[str],
     "progress": Progress | None,
 }

@@ -40,7 +40,7 @@ def table(tmp_path: Path) -> str:
         (lambda t: deltaberg.convert(t, to="iceberg", version_=0), "convert: unknown key version_ .did you mean version.."),
         (lambda t: deltaberg.plan(t, to="iceberg", stict=True), "plan: unknown key stict .did you mean strict.."),
         (lambda t: deltaberg.inspect(t, snapshot=1), "inspect: unknown key snapshot .did you mean snapshot_id.."),
-        (lambda t: deltaberg.scan(t, column=["id"]), "scan: unknown key column .expected one of as_of, "),
+        (lambda t: deltaberg.scan(t, column=["id"]), "scan: unknown key column .expected one of allow_locations, as_of, "),
         (lambda t: deltaberg.history(t, strict=True), "history: unknown key strict"),
         (lambda t: deltaberg.verify(t, t, row=True), "verify: unknown key row"),
         (lambda t: deltaberg.convert(t, to="hudi"), "to must be one of iceberg, delta, found 'hudi'"),
