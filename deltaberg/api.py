@@ -19,9 +19,9 @@ from deltaberg.migrate.convert import ConvertResult
 from deltaberg.migrate.convert import convert as run_conversion
 from deltaberg.migrate.engine import Progress
 from deltaberg.migrate.engine_choice import rows_checker
+from deltaberg.migrate.formats.reader_of import reader_of
 from deltaberg.migrate.history import HistoryReport
-from deltaberg.migrate.history import history as list_history
-from deltaberg.migrate.inspection import Inspection, inspect_table
+from deltaberg.migrate.inspection import Inspection
 from deltaberg.migrate.plan import plan as make_plan
 from deltaberg.migrate.plan_report import Plan
 from deltaberg.migrate.refusal import Refused
@@ -102,7 +102,7 @@ def inspect(table: TablePath, **where: Unpack[Where]) -> Inspection:
     _check("inspect", where)
     location = _location(table)
     with error_context(table=location):
-        return inspect_table(_ref(location, where).open())
+        return reader_of(_ref(location, where).open()).inspect()
 
 
 def scan(
@@ -126,7 +126,8 @@ def history(table: TablePath, *, limit: int | None = None, **where: Unpack[Where
     _check("history", where, limit=limit)
     location = _location(table)
     with error_context(table=location):
-        return list_history(_ref(location, where).open(), limit=limit)
+        opened = _ref(location, where).open()
+        return HistoryReport.of(opened, reader_of(opened).history(limit=limit), limit=limit)
 
 
 def plan(

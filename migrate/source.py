@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from enum import Enum
 from typing import Final
@@ -53,6 +53,18 @@ class IcebergSource:
     def format(self) -> TableFormat:
         return TableFormat.ICEBERG
 
+    @property
+    def version(self) -> int | None:
+        """The snapshot's id."""
+        return None if self.snapshot is None else self.snapshot.snapshot_id
+
+    @property
+    def properties(self) -> Mapping[str, str]:
+        return self.table.metadata.properties
+
+    def with_storage(self, storage: Storage) -> IcebergSource:
+        return replace(self, storage=storage, table=replace(self.table, storage=storage))
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeltaSource:
@@ -66,6 +78,17 @@ class DeltaSource:
     @property
     def format(self) -> TableFormat:
         return TableFormat.DELTA
+
+    @property
+    def version(self) -> int:
+        return self.snapshot.version
+
+    @property
+    def properties(self) -> Mapping[str, str]:
+        return self.snapshot.metadata.configuration
+
+    def with_storage(self, storage: Storage) -> DeltaSource:
+        return replace(self, storage=storage)
 
 
 Source = IcebergSource | DeltaSource
@@ -137,10 +160,7 @@ def open_source(
 def naming_target(source: Source, root: str, *, writes: bool) -> Source:
     """The same source, whose storage also reads the store of a target's folder, which the user named, and writes below the
     folder and nowhere else; without ``writes`` not at all."""
-    storage = with_target(source.storage, root, location=source.location, writes=writes)
-    if isinstance(source, IcebergSource):
-        return replace(source, storage=storage, table=replace(source.table, storage=storage))
-    return replace(source, storage=storage)
+    return source.with_storage(with_target(source.storage, root, location=source.location, writes=writes))
 
 
 def _as_listed(folder: str, storage: Storage) -> str | None:

@@ -1,0 +1,1 @@
+"""What every verb reads from a Delta table."""

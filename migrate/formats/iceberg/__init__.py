@@ -1,0 +1,1 @@
+"""What every verb reads from an Iceberg table."""
