@@ -27,8 +27,8 @@ from deltaberg.migrate.plan_report import Plan
 from deltaberg.migrate.refusal import Refused
 from deltaberg.migrate.rollback import RollbackReport
 from deltaberg.migrate.rollback import rollback as roll_back
-from deltaberg.migrate.source import TableFormat
-from deltaberg.migrate.table_ref import Selector, TableRef
+from deltaberg.migrate.source import Selector, TableFormat
+from deltaberg.migrate.table_ref import TableRef
 from deltaberg.migrate.verify.verify import VerifyReport
 from deltaberg.migrate.verify.verify import verify as compare
 from deltaberg.storage import absolute_location, open_storage

@@ -7,22 +7,8 @@ from dataclasses import dataclass, field, replace
 
 from deltaberg.errors import NotATable, error_context
 from deltaberg.migrate.refusal import refusing_unopened
-from deltaberg.migrate.source import Source, TableFormat, open_source
+from deltaberg.migrate.source import Selector, Source, TableFormat, open_source
 from deltaberg.storage import canonical_location, open_storage
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Selector:
-    """One state in a table's history; without any of these the newest one.
-
-    version: a Delta version. snapshot_id, ref: an Iceberg snapshot, branch or tag. as_of_ms: either format, milliseconds since
-    1970 UTC.
-    """
-
-    version: int | None = None
-    snapshot_id: int | None = None
-    ref: str | None = None
-    as_of_ms: int | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -12,9 +12,9 @@ from deltaberg.migrate.convert import ConvertResult
 from deltaberg.migrate.convert import convert as run_conversion
 from deltaberg.migrate.engine import Progress
 from deltaberg.migrate.engine_choice import rows_checker
-from deltaberg.migrate.source import TableFormat
+from deltaberg.migrate.source import Selector, TableFormat
 from deltaberg.migrate.spark.request_types import REQUEST_TYPES
-from deltaberg.migrate.table_ref import Selector, TableRef
+from deltaberg.migrate.table_ref import TableRef
 from deltaberg.migrate.verify.verify import VerifyReport
 from deltaberg.migrate.verify.verify import verify as compare
 from deltaberg.storage import absolute_location

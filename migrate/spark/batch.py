@@ -15,13 +15,13 @@ from deltaberg.keywords import check_keywords
 from deltaberg.migrate.convert import ConvertResult, convert
 from deltaberg.migrate.plan_report import Plan
 from deltaberg.migrate.refusal import Refused
-from deltaberg.migrate.source import Source, TableFormat
+from deltaberg.migrate.source import Selector, Source, TableFormat
 from deltaberg.migrate.spark.request_types import REQUEST_TYPES
 from deltaberg.migrate.spark.session import spark_session
 from deltaberg.migrate.spark.shipping import ship_package
 from deltaberg.migrate.spark.tasks import SparkWork, cancel_jobs
 from deltaberg.migrate.spark.verify_rows import spark_rows_check
-from deltaberg.migrate.table_ref import Selector, TableRef
+from deltaberg.migrate.table_ref import TableRef
 from deltaberg.migrate.target.target_root import target_root, usual_root
 from deltaberg.migrate.verify.verify import VerifyReport, verify
 from deltaberg.redaction import redacted

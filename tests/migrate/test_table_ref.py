@@ -15,9 +15,9 @@ from deltaberg.batch_file import read_tables
 from deltaberg.errors import DeltabergError, NotATable, UsageError
 from deltaberg.migrate import spark
 from deltaberg.migrate.refusal import Refused
-from deltaberg.migrate.source import DeltaSource, IcebergSource, TableFormat
+from deltaberg.migrate.source import DeltaSource, IcebergSource, Selector, TableFormat
 from deltaberg.migrate.spark.batch import TableRequest
-from deltaberg.migrate.table_ref import Selector, TableRef
+from deltaberg.migrate.table_ref import TableRef
 
 # What must be decided before a session is asked for anything.
 NO_SESSION = cast("Any", object())
