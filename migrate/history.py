@@ -62,7 +62,7 @@ class HistoryReport:
 
     @staticmethod
     def of(source: Source, entries: Iterable[HistoryEntry], *, limit: int | None = None) -> HistoryReport:
-        """The commits of a table; limit: only so many. Raises UsageError for a limit below 1, and what reading them raises."""
+        """The commits of a table; limit: only so many. Raises UsageError for a limit below 1, and the errors of reading them."""
         if limit is not None and limit < 1:
             raise UsageError(f"Cannot list {limit} commits: the limit is too small (expected 1 or more)")
         return HistoryReport(
@@ -71,6 +71,6 @@ class HistoryReport:
 
 
 def stated_number(value: object) -> int | None:
-    """Summaries and metrics are texts, and not every writer keeps to numbers."""
+    """Summaries and metrics are texts, and some writers put no numbers there."""
     text = str(value)
     return int(text) if text.isascii() and text.isdigit() and len(text) < 20 else None

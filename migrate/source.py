@@ -200,8 +200,9 @@ def open_source(
 
 
 def naming_target(source: Source, root: str, *, writes: bool) -> Source:
-    """The same source, whose storage also reads the store of a target's folder, which the user named, and writes below the
-    folder and nowhere else; without ``writes`` not at all."""
+    """The source with a storage that also reads the store of a target's folder, which the user named, and writes below
+    the folder and nowhere else; without ``writes`` not at all.
+    """
     return source.with_storage(with_target(source.storage, root, location=source.location, writes=writes))
 
 

@@ -1,4 +1,4 @@
-"""Name a table and one state of it, and open that: the one way in which every entry point opens tables."""
+"""A table and one state of it, named and opened: the one way in which every entry point opens tables."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""What every verb reads from a table, once for each format."""
+"""Reading a table for any verb, once for each format."""

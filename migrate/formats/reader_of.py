@@ -1,4 +1,4 @@
-"""Which reader a table has."""
+"""The reader of a table, by its format."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from deltaberg.migrate.source import DeltaSource, IcebergSource, Source
 
 
 def reader_of(source: Source) -> TableReader:
-    """The one place that asks of which format a table is that is read."""
+    """The only place where a verb that reads depends on the format."""
     match source:
         case IcebergSource():
             return IcebergReader(source)

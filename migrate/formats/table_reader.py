@@ -1,4 +1,4 @@
-"""What every verb asks of a table, whatever its format: the one list of what a format has to be able to do."""
+"""The interface of a format to the verbs that read: everything that they ask of a table, in one list."""
 
 from __future__ import annotations
 
@@ -27,12 +27,12 @@ class FileRows(Protocol):
     """Reads the rows of some files, as ``TableReader.rows`` does those of all."""
 
     def of(self, files: pa.RecordBatch) -> Iterator[tuple[int, pa.RecordBatch]]:
-        """Each file's rows with its place in the batch of ``listed_files``. Raises what reading it raises."""
+        """Each file's rows with its place in the batch of ``listed_files``. Raises the errors of reading it."""
         ...
 
 
 class TableReader(Protocol):
-    """A table at one state. Every method raises what reading the metadata (or, where there are rows, the files) raises."""
+    """A table at one state. Every method raises the errors of reading the metadata (where there are rows, of the files, too)."""
 
     def inspect(self) -> Inspection:
         """From the metadata alone; no data file is opened."""
@@ -47,7 +47,7 @@ class TableReader(Protocol):
         ...
 
     def stated_files(self) -> int:
-        """About how many live files there are; manifests and checkpoints that do not say count as none."""
+        """About how many live files there are; manifests and checkpoints without counts count as none."""
         ...
 
     def column_facts(self, options: ChosenOptions) -> dict[tuple[str, ...], ColumnFacts]:
@@ -67,7 +67,7 @@ class TableReader(Protocol):
         ...
 
     def stated_bounds(self) -> Iterator[tuple[list[StatedBounds], Mapping[Path, ValueRange]]]:
-        """Of every file what the metadata says of its columns, and the values. Reads all data."""
+        """The statistics of every file's columns by the metadata, and by the values. Reads all data."""
         ...
 
     def rows(self, names: list[str], options: ChosenOptions) -> Iterator[pa.RecordBatch]:
@@ -75,7 +75,7 @@ class TableReader(Protocol):
         ...
 
     def listed_files(self) -> Iterator[pa.RecordBatch]:
-        """What ``file_rows`` needs of every live file, in the order in which ``rows`` reads them."""
+        """The input of ``file_rows`` for every live file, in the order in which ``rows`` reads them."""
         ...
 
     def file_locations(self, files: pa.RecordBatch) -> pa.Array:
@@ -83,5 +83,5 @@ class TableReader(Protocol):
         ...
 
     def file_rows(self, names: list[str], options: ChosenOptions) -> FileRows:
-        """A reader of some files; what it reads once serves for all of them."""
+        """A reader of files by batches of ``listed_files``; the deletes are read once."""
         ...

@@ -1,4 +1,4 @@
-"""How many live files a table has, as far as its metadata says so without reading the list of them."""
+"""The number of a table's live files, as far as its metadata states it without listing them."""
 
 from __future__ import annotations
 
@@ -8,9 +8,11 @@ from deltaberg.migrate.formats.reader_of import reader_of
 from deltaberg.migrate.source import Source
 
 DISTRIBUTE_FROM: Final = 200_000
-"""With ``--engine spark`` the metadata of so many files is translated in tasks; fewer are done before a job has begun."""
+"""With ``--engine spark``, the metadata of this many files is translated in tasks; fewer are done before a job has
+started.
+"""
 
 
 def stated_files(source: Source) -> int:
-    """About how many files the snapshot or version has; manifests and checkpoints that do not say count as none."""
+    """About how many files the snapshot or version has; manifests and checkpoints without counts count as none."""
     return reader_of(source).stated_files()

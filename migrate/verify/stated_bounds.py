@@ -1,4 +1,4 @@
-"""What metadata says of the values of a column in a file, and which values the file holds."""
+"""The statistics of a column of a file by the metadata, and by the values in the file."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from deltaberg.translate.field_ids import Path
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StatedBounds:
-    """What the metadata say about one column of one file; None where they say nothing."""
+    """The statistics of one column of one file in the metadata; None where there are none."""
 
     file: str
     column: Path
@@ -24,7 +24,7 @@ class StatedBounds:
 
 @dataclass(slots=True)
 class ValueRange:
-    """The values of one column of one file, added up batch by batch; NaN lies in no range."""
+    """The values of one column of one file, added up batch by batch; NaN is in no range."""
 
     lower: pa.Scalar | None = None
     upper: pa.Scalar | None = None

@@ -1,4 +1,4 @@
-"""What columns of either format are compared by, and which choices of a conversion change values."""
+"""A common view of the columns of tables of either format, to compare them, and the options that change values."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class ColumnFacts:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChosenOptions:
-    """What a target's own properties say about how it was made, as far as it changes values."""
+    """The options of a target's conversion that change values, from its own properties."""
 
     type_mappings: Mapping[str, str]
     partition_timezone: str

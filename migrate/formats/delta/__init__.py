@@ -1,1 +1,1 @@
-"""What every verb reads from a Delta table."""
+"""Reading a Delta table for any verb."""

@@ -10,7 +10,7 @@ from deltaberg.migrate.history import HistoryEntry, stated_number
 from deltaberg.migrate.source import DeltaSource
 from deltaberg.migrate.target.watermark import WATERMARK_KEY
 
-# By Delta Spark, then by delta-rs; what a MERGE counts is named apart by both.
+# By Delta Spark, then by delta-rs; both have names of their own for the counts of a MERGE.
 _ADDED_FILES: Final = (
     "numAddedFiles",
     "numTargetFilesAdded",

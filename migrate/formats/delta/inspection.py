@@ -1,4 +1,4 @@
-"""What a Delta table is, from its log alone."""
+"""The description of a Delta table, from its log alone."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from deltaberg.translate.properties import shown_properties
 
 
 def inspect(source: DeltaSource) -> Inspection:
-    """No data file is opened. Raises what reading the log raises."""
+    """No data file is opened. Raises the errors of reading the log."""
     snapshot = source.snapshot
     metadata, mapping, protocol = snapshot.metadata, snapshot.column_mapping, snapshot.protocol
     files = rows = size = vectors = deleted = uncounted = 0

@@ -1,4 +1,4 @@
-"""A Delta table as every verb reads it."""
+"""A Delta table as the verbs read it: the reader of this format."""
 
 from __future__ import annotations
 

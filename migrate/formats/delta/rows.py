@@ -20,7 +20,7 @@ def rows(source: DeltaSource, names: list[str], options: ChosenOptions) -> Itera
 
 
 def listed_files(source: DeltaSource) -> Iterator[pa.RecordBatch]:
-    """What ``DeltaFileRows`` needs of every live file, in the order in which ``rows`` reads them."""
+    """The input of ``DeltaFileRows`` for every live file, in the order in which ``rows`` reads them."""
     for adds in source.snapshot.add_files(check_totals=False):
         yield adds.select(_ADD_COLUMNS)
 

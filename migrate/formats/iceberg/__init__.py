@@ -1,1 +1,1 @@
-"""What every verb reads from an Iceberg table."""
+"""Reading an Iceberg table for any verb."""

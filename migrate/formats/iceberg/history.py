@@ -10,7 +10,7 @@ from deltaberg.migrate.target.watermark import SOURCE_VERSION_KEY
 
 
 def entries(source: IcebergSource) -> Iterator[HistoryEntry]:
-    """Every snapshot that has not expired, whatever branch it is on."""
+    """Every snapshot that has not expired, of every branch."""
     metadata = source.table.metadata
     refs: dict[int, list[str]] = {}
     for name, ref in metadata.refs.items():

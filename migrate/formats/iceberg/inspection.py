@@ -1,4 +1,4 @@
-"""What an Iceberg table is, from its metadata alone."""
+"""The description of an Iceberg table, from its metadata alone."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from deltaberg.translate.properties import shown_properties
 
 
 def inspect(source: IcebergSource) -> Inspection:
-    """No data file is opened. Raises what reading the metadata raises."""
+    """No data file is opened. Raises the errors of reading the metadata."""
     metadata, snapshot = source.table.metadata, source.snapshot
     files = rows = size = 0
     outside = outside_of(source)

@@ -1,4 +1,4 @@
-"""An Iceberg table as every verb reads it."""
+"""An Iceberg table as the verbs read it: the reader of this format."""
 
 from __future__ import annotations
 

@@ -24,7 +24,7 @@ def rows(source: IcebergSource, names: list[str], options: ChosenOptions) -> Ite
 
 
 def listed_files(source: IcebergSource) -> Iterator[pa.RecordBatch]:
-    """What ``IcebergFileRows`` needs of every live file, in the order in which ``rows`` reads them."""
+    """The input of ``IcebergFileRows`` for every live file, in the order in which ``rows`` reads them."""
     for batch in data_files(source.table, source.snapshot, with_metrics=False):
         yield batch.select([*TASK_COLUMNS, "file_size_in_bytes"]).rename_columns([*TASK_COLUMNS, "size"])
 
