@@ -79,7 +79,7 @@ def convert(
         selector=Selector(version=version, snapshot_id=snapshot_id, ref=ref, as_of_ms=as_of_ms),
         relocate=relocate or {},
         storage_options=storage_options or {},
-        allow_locations=tuple(allow_locations),
+        allow_locations=tuple(allow_locations or ()),
     )
     with error_context(table=location):
         return run_conversion(
@@ -138,7 +138,7 @@ def verify(
         selector=Selector(version=version, snapshot_id=snapshot_id, ref=ref, as_of_ms=as_of_ms),
         relocate=relocate or {},
         storage_options=storage_options or {},
-        allow_locations=tuple(allow_locations),
+        allow_locations=tuple(allow_locations or ()),
     )
     mine, theirs = table.open_to_verify(absolute_location(os.fspath(target)), to=TableFormat(to))
     checker = rows_checker("spark", session, progress=progress)

@@ -99,7 +99,7 @@ class TableRequest:
             selector=Selector(version=self.version, snapshot_id=self.snapshot_id, ref=self.ref, as_of_ms=self.as_of_ms),
             relocate=self.relocate,
             storage_options=self.storage_options,
-            allow_locations=self.allow_locations,
+            allow_locations=tuple(self.allow_locations or ()),
         )
 
 

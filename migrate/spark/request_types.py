@@ -24,6 +24,6 @@ REQUEST_TYPES: Final[Mapping[str, Any]] = {
     "as_of_ms": int | None,
     "relocate": Mapping[str, str] | None,
     "storage_options": Mapping[str, str] | None,
-    "allow_locations": Iterable[str],
+    "allow_locations": Iterable[str] | None,
     "progress": Progress | None,
 }
