@@ -11,28 +11,29 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
-from typing import TYPE_CHECKING, Any, Final, Literal, NoReturn, TypedDict, cast
+from typing import TYPE_CHECKING, Any, Final, Literal, TypedDict, cast
 
-from deltaberg.errors import NotATable, UsageError, error_context
+from deltaberg.errors import UsageError, error_context
 from deltaberg.keywords import check_keywords
 from deltaberg.migrate.convert import ConvertResult
 from deltaberg.migrate.convert import convert as run_conversion
 from deltaberg.migrate.engine import Progress
 from deltaberg.migrate.engine_choice import rows_checker
+from deltaberg.migrate.formats.reader_of import reader_of
 from deltaberg.migrate.history import HistoryReport
-from deltaberg.migrate.history import history as list_history
-from deltaberg.migrate.inspection import Inspection, inspect_table
+from deltaberg.migrate.inspection import Inspection
 from deltaberg.migrate.plan import plan as make_plan
 from deltaberg.migrate.plan_report import Plan
-from deltaberg.migrate.refusal import Refused, refusing_unopened
+from deltaberg.migrate.refusal import Refused
 from deltaberg.migrate.rollback import RollbackReport
 from deltaberg.migrate.rollback import rollback as roll_back
-from deltaberg.migrate.source import Source, TableFormat, open_source
+from deltaberg.migrate.source import Selector, TableFormat
 from deltaberg.migrate.sync import SyncResult
 from deltaberg.migrate.sync import sync as run_sync
+from deltaberg.migrate.table_ref import TableRef
 from deltaberg.migrate.verify.verify import VerifyReport
 from deltaberg.migrate.verify.verify import verify as compare
-from deltaberg.storage import absolute_location, canonical_location, open_storage
+from deltaberg.storage import absolute_location, open_storage
 from deltaberg.table_scan import TableScan, scan_source
 from deltaberg.timestamps import moment_ms
 from deltaberg.translate.options import ConvertOptions, Engine, OptionKeywords, chosen_options, option_types
@@ -90,7 +91,7 @@ _TYPES: Final[Mapping[str, Any]] = {
     "relocate": Mapping[str, str] | None,
     "format": FormatName | None,
     "storage_options": Mapping[str, str] | None,
-    "allow_locations": Sequence[str] | None,
+    "allow_locations": Iterable[str] | None,
     "clean": bool,
     "squash": bool,
     "dry_run": bool,
@@ -104,7 +105,7 @@ def inspect(table: TablePath, **where: Unpack[Where]) -> Inspection:
     _check("inspect", where)
     location = _location(table)
     with error_context(table=location):
-        return inspect_table(_open(location, where))
+        return reader_of(_ref(location, where).open()).inspect()
 
 
 def scan(
@@ -117,7 +118,7 @@ def scan(
     _check("scan", where, columns=columns, limit=limit)
     location = _location(table)
     with error_context(table=location):
-        return scan_source(_open(location, where), columns=columns, limit=limit)
+        return scan_source(_ref(location, where).open(), columns=columns, limit=limit)
 
 
 def history(table: TablePath, *, limit: int | None = None, **where: Unpack[Where]) -> HistoryReport:
@@ -128,7 +129,8 @@ def history(table: TablePath, *, limit: int | None = None, **where: Unpack[Where
     _check("history", where, limit=limit)
     location = _location(table)
     with error_context(table=location):
-        return list_history(_open(location, where), limit=limit)
+        opened = _ref(location, where).open()
+        return HistoryReport.of(opened, reader_of(opened).history(limit=limit), limit=limit)
 
 
 def plan(
@@ -151,7 +153,7 @@ def plan(
     location, place = _location(source), None if target is None else _location(target)
     with error_context(table=location):
         try:
-            opened = _source(location, where, to, place)
+            opened = _ref(location, where).open_to_convert(TableFormat(to), target=place)
         except Refused as refused:
             return refused.plan
         return make_plan(opened, to=to, target=place, options=choices, progress=progress)
@@ -191,7 +193,7 @@ def convert(
     location, place = _location(source), None if target is None else _location(target)
     with error_context(table=location):
         return run_conversion(
-            _source(location, where, to, place),
+            _ref(location, where).open_to_convert(TableFormat(to), target=place),
             to=to,
             target=place,
             options=choices,
@@ -221,7 +223,8 @@ def sync(
     _check("sync", where, to=to, target=target, squash=squash, progress=progress)
     location, place = _location(source), None if target is None else _location(target)
     with error_context(table=location):
-        return run_sync(_source(location, where, to, place), to=to, target=place, squash=squash, progress=progress)
+        source_table = _ref(location, where).open_to_convert(TableFormat(to), target=place)
+        return run_sync(source_table, to=to, target=place, squash=squash, progress=progress)
 
 
 def rollback(
@@ -271,36 +274,14 @@ def verify(
         _check("verify", {}, to=to)
     source_location, target_location = _location(source), _location(target)
     with error_context(table=source_location):
-        opened_source = _open(source_location, where, convert_to=to, beside=[target_location])
-    if to is not None and opened_source.format.value == to:
-        _no_table_of(TableFormat(to).other, source_location)
-    other = to or opened_source.format.other.value
-    same_place: Where = {
-        "relocate": where.get("relocate"),
-        "storage_options": where.get("storage_options"),
-        "allow_locations": where.get("allow_locations"),
-    }
-    with error_context(table=target_location):
-        opened_target = _open(
-            target_location,
-            {**same_place, "format": other if to or source_location == target_location else None},
-            beside=[source_location],
-        )
-    if source_location == target_location and opened_source.format is opened_target.format:
-        _no_table_of(opened_source.format.other, target_location)
+        ref = _ref(source_location, where)
+    opened_source, opened_target = ref.open_to_verify(target_location, to=TableFormat(to) if to else None)
     return compare(
         opened_source,
         opened_target,
         rows=rows,
         bounds=bounds,
         compare_rows=rows_checker(engine if rows else "local", progress=progress),
-    )
-
-
-def _no_table_of(wanted: TableFormat, location: str) -> NoReturn:
-    """A table must not be compared with itself because the other one is gone."""
-    raise NotATable(
-        f"Cannot verify {location}: it holds no {wanted.value} table (expected one of each format)", table=location
     )
 
 
@@ -323,26 +304,18 @@ def _location(table: TablePath) -> str:
     return absolute_location(text)
 
 
-def _source(location: str, where: Where, to: FormatName, target: str | None) -> Source:
-    """The table to convert. Raises Refused, with the plan that says why, where it cannot be opened."""
-    # A mistyped location is a usage error, not a defect of the table.
-    canonical_location(location)
-    with refusing_unopened(location, to=to, target=target):
-        return _open(location, where, convert_to=to)
-
-
-def _open(location: str, where: Where, *, convert_to: FormatName | None = None, beside: Sequence[str] = ()) -> Source:
-    """In a folder with both tables, the source is the one that is not ``convert_to``. beside: as in ``open_source``."""
-    as_of = where.get("as_of")
-    wanted = where.get("format") or (TableFormat(convert_to).other.value if convert_to else None)
-    return open_source(
-        location,
-        open_storage(relocate=where.get("relocate") or {}, options=where.get("storage_options") or {}),
-        version=where.get("version"),
-        snapshot_id=where.get("snapshot_id"),
-        ref=where.get("ref"),
-        as_of_ms=None if as_of is None else moment_ms(as_of),
-        format=TableFormat(wanted) if wanted else None,
-        allow_locations=where.get("allow_locations") or (),
-        beside=beside,
+def _ref(location: str, where: Where) -> TableRef:
+    format, as_of = where.get("format"), where.get("as_of")
+    return TableRef(
+        location=location,
+        selector=Selector(
+            version=where.get("version"),
+            snapshot_id=where.get("snapshot_id"),
+            ref=where.get("ref"),
+            as_of_ms=None if as_of is None else moment_ms(as_of),
+        ),
+        format=TableFormat(format) if format else None,
+        relocate=where.get("relocate") or {},
+        storage_options=where.get("storage_options") or {},
+        allow_locations=tuple(where.get("allow_locations") or ()),
     )

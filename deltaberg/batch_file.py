@@ -11,7 +11,7 @@ that does not override them. A JSON document is a YAML document too: the same fi
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from typing import Any, Final, Literal
 
 from deltaberg.errors import UsageError
@@ -35,7 +35,7 @@ _OWN: Final[Mapping[str, Any]] = {
     "as_of": str | None,
     "relocate": Mapping[str, str],
     "storage_options": Mapping[str, str],
-    "allow_locations": Sequence[str],
+    "allow_locations": Iterable[str],
 }
 
 

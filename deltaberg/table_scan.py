@@ -9,10 +9,9 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from deltaberg.delta.scan import scan as scan_delta
 from deltaberg.errors import UsageError, error_context
-from deltaberg.iceberg.scan.scan import scan as scan_iceberg
-from deltaberg.migrate.source import IcebergSource, Source
+from deltaberg.migrate.formats.reader_of import reader_of
+from deltaberg.migrate.source import Source
 from deltaberg.row_json import row_objects
 from deltaberg.storage import Storage
 
@@ -85,19 +84,12 @@ def scan_source(source: Source, *, columns: Iterable[str] | None = None, limit: 
     if limit is not None and limit < 0:
         raise UsageError(f"Cannot limit a scan to {limit} rows: expected 0 or more")
     wanted = None if columns is None else tuple(columns)
-    if isinstance(source, IcebergSource):
-        version = None if source.snapshot is None else source.snapshot.snapshot_id
-        iceberg_scan = scan_iceberg(source.table, snapshot=source.snapshot, schema=source.schema, columns=wanted)
-        schema, opened = iceberg_scan.schema, iceberg_scan.batches
-    else:
-        version = source.snapshot.version
-        delta_scan = scan_delta(source.snapshot, columns=wanted)
-        schema, opened = delta_scan.schema, delta_scan.batches
+    rows = reader_of(source).scan(wanted)
     return TableScan(
         format=source.format.value,
         location=source.location,
-        version=version,
-        schema=schema,
+        version=source.version,
+        schema=rows.schema,
         limit=limit,
-        _open=opened,
+        _open=rows.batches,
     )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from enum import Enum
 from typing import Final
@@ -17,6 +17,7 @@ from deltaberg.iceberg.metadata.snapshot import Snapshot as IcebergSnapshot
 from deltaberg.iceberg.schema.read_schema import schema_at
 from deltaberg.iceberg.schema.schema import Schema
 from deltaberg.iceberg.table import Table as IcebergTable
+from deltaberg.iceberg.table import table_folder
 from deltaberg.storage import Storage, guarded, refuse_credentials
 from deltaberg.storage.guarded_storage import with_target
 from deltaberg.storage.location import scheme_of
@@ -36,6 +37,20 @@ class TableFormat(str, Enum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Selector:
+    """One state in a table's history; without any of these the newest one.
+
+    version: a Delta version. snapshot_id, ref: an Iceberg snapshot, branch or tag. as_of_ms: either format, milliseconds since
+    1970 UTC.
+    """
+
+    version: int | None = None
+    snapshot_id: int | None = None
+    ref: str | None = None
+    as_of_ms: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class IcebergSource:
     """An Iceberg table at one snapshot; ``snapshot`` is None for a table that has none yet.
 
@@ -49,9 +64,49 @@ class IcebergSource:
     storage: Storage
     location: str
 
+    @staticmethod
+    def open(folder: str, storage: Storage, selector: Selector, *, location: str) -> IcebergSource:
+        """folder: where the table is, as ``location`` says or as the store lists it. Raises as ``open_source`` does."""
+        if selector.version is not None:
+            raise UsageError(
+                f"Cannot open version {selector.version} of {location}: it is an Iceberg table; choose with --snapshot-id "
+                "or --ref"
+            )
+        table = IcebergTable.open(folder, storage)
+        snapshot = table.snapshot_for(snapshot_id=selector.snapshot_id, ref=selector.ref, as_of_ms=selector.as_of_ms)
+        return IcebergSource(
+            table=table,
+            snapshot=snapshot,
+            schema=schema_at(table.metadata, snapshot=None if selector == Selector() else snapshot, ref=selector.ref),
+            ref=selector.ref,
+            storage=storage,
+            location=location,
+        )
+
     @property
     def format(self) -> TableFormat:
         return TableFormat.ICEBERG
+
+    @property
+    def folder(self) -> str:
+        """The table's folder that the user typed; for a metadata file, the folder of the table that it is in; for a catalog's
+        table, where the catalog has it."""
+        if self.table.catalog is not None:
+            return self.table.metadata.location.rstrip("/")
+        location = self.location.rstrip("/") or "/"
+        return table_folder(location) if is_metadata_file(location) else location
+
+    @property
+    def version(self) -> int | None:
+        """The snapshot's id."""
+        return None if self.snapshot is None else self.snapshot.snapshot_id
+
+    @property
+    def properties(self) -> Mapping[str, str]:
+        return self.table.metadata.properties
+
+    def with_storage(self, storage: Storage) -> IcebergSource:
+        return replace(self, storage=storage, table=replace(self.table, storage=storage))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -63,12 +118,43 @@ class DeltaSource:
     storage: Storage
     location: str
 
+    @staticmethod
+    def open(folder: str, storage: Storage, selector: Selector, *, location: str) -> DeltaSource:
+        """folder: where the table is, as ``location`` says or as the store lists it. Raises as ``open_source`` does."""
+        if selector.snapshot_id is not None or selector.ref is not None:
+            what = f"snapshot {selector.snapshot_id}" if selector.snapshot_id is not None else f"ref {selector.ref}"
+            raise UsageError(f"Cannot open {what} of {location}: it is a Delta table; choose with --version")
+        table = DeltaTable.open(folder, storage)
+        snapshot = table.snapshot(version=selector.version, as_of_ms=selector.as_of_ms)
+        return DeltaSource(table=table, snapshot=snapshot, storage=storage, location=location)
+
     @property
     def format(self) -> TableFormat:
         return TableFormat.DELTA
 
+    @property
+    def folder(self) -> str:
+        """The table's folder that the user typed."""
+        return self.location.rstrip("/") or "/"
+
+    @property
+    def version(self) -> int:
+        return self.snapshot.version
+
+    @property
+    def properties(self) -> Mapping[str, str]:
+        return self.snapshot.metadata.configuration
+
+    def with_storage(self, storage: Storage) -> DeltaSource:
+        return replace(self, storage=storage)
+
 
 Source = IcebergSource | DeltaSource
+
+_SOURCES: Final[Mapping[TableFormat, type[IcebergSource] | type[DeltaSource]]] = {
+    TableFormat.ICEBERG: IcebergSource,
+    TableFormat.DELTA: DeltaSource,
+}
 
 
 def open_source(
@@ -109,39 +195,15 @@ def open_source(
             raise
         folder = location = listed
         found = _detect(folder, storage, format)
-    if found is TableFormat.ICEBERG:
-        if version is not None:
-            raise UsageError(
-                f"Cannot open version {version} of {location}: it is an Iceberg table; choose with --snapshot-id or --ref"
-            )
-        table = IcebergTable.open(folder, storage)
-        snapshot = table.snapshot_for(snapshot_id=snapshot_id, ref=ref, as_of_ms=as_of_ms)
-        chosen = snapshot if snapshot_id is not None or ref is not None or as_of_ms is not None else None
-        return IcebergSource(
-            table=table,
-            snapshot=snapshot,
-            schema=schema_at(table.metadata, snapshot=chosen, ref=ref),
-            ref=ref,
-            storage=storage,
-            location=location,
-        )
-    if snapshot_id is not None or ref is not None:
-        what = f"snapshot {snapshot_id}" if snapshot_id is not None else f"ref {ref}"
-        raise UsageError(f"Cannot open {what} of {location}: it is a Delta table; choose with --version")
-    delta = DeltaTable.open(folder, storage)
-    return DeltaSource(
-        table=delta, snapshot=delta.snapshot(version=version, as_of_ms=as_of_ms), storage=storage, location=location
-    )
+    selector = Selector(version=version, snapshot_id=snapshot_id, ref=ref, as_of_ms=as_of_ms)
+    return _SOURCES[found].open(folder, storage, selector, location=location)
 
 
 def naming_target(source: Source, root: str, *, writes: bool) -> Source:
     """The source with a storage that also reads the store of a target's folder, which the user named, and writes below
     the folder and nowhere else; without ``writes`` not at all.
     """
-    storage = with_target(source.storage, root, location=source.location, writes=writes)
-    if isinstance(source, IcebergSource):
-        return replace(source, storage=storage, table=replace(source.table, storage=storage))
-    return replace(source, storage=storage)
+    return source.with_storage(with_target(source.storage, root, location=source.location, writes=writes))
 
 
 def _as_listed(folder: str, storage: Storage) -> str | None:

@@ -15,7 +15,7 @@ from deltaberg.delta.log.add_path import decode_paths
 from deltaberg.iceberg.manifest.manifest_list import read_manifest_list
 from deltaberg.iceberg.metadata.snapshot import Snapshot
 from deltaberg.migrate.source import DeltaSource, IcebergSource, Source
-from deltaberg.migrate.target.target_root import ICEBERG_FOLDER, opened_folder
+from deltaberg.migrate.target.target_root import ICEBERG_FOLDER
 from deltaberg.storage import GuardedStorage, Storage
 from deltaberg.storage.guarded_storage import unguarded_places
 from deltaberg.storage.location_roots import Roots
@@ -31,7 +31,7 @@ _DV_UUID: Final = r"(?s).{20}$"
 def own_folder(source: Source) -> str:
     """The folder whose files are the table's own, resolved. An Iceberg table in ``_iceberg`` belongs to the table around it,
     whose data files it lists."""
-    folder = source.storage.resolve(opened_folder(source)).rstrip("/")
+    folder = source.storage.resolve(source.folder).rstrip("/")
     return folder.removesuffix(f"/{ICEBERG_FOLDER}")
 
 

@@ -12,11 +12,12 @@ from deltaberg.migrate.convert import ConvertResult
 from deltaberg.migrate.convert import convert as run_conversion
 from deltaberg.migrate.engine import Progress
 from deltaberg.migrate.engine_choice import rows_checker
-from deltaberg.migrate.source import TableFormat, open_source
+from deltaberg.migrate.source import Selector, TableFormat
 from deltaberg.migrate.spark.request_types import REQUEST_TYPES
+from deltaberg.migrate.table_ref import TableRef
 from deltaberg.migrate.verify.verify import VerifyReport
 from deltaberg.migrate.verify.verify import verify as compare
-from deltaberg.storage import absolute_location, open_storage
+from deltaberg.storage import absolute_location
 from deltaberg.translate.options import ConvertOptions, OptionKeywords, chosen_options, option_types
 
 if TYPE_CHECKING:
@@ -65,29 +66,28 @@ def convert(
             "as_of_ms": as_of_ms,
             "relocate": relocate,
             "storage_options": storage_options,
+            "allow_locations": allow_locations,
             "progress": progress,
             **choices,
         },
         _TYPES,
     )
+    made = chosen_options(options, choices)
     location = absolute_location(os.fspath(source))
-    wanted = TableFormat(to)
+    place = None if target is None else absolute_location(os.fspath(target))
+    table = TableRef(
+        location=location,
+        selector=Selector(version=version, snapshot_id=snapshot_id, ref=ref, as_of_ms=as_of_ms),
+        relocate=relocate or {},
+        storage_options=storage_options or {},
+        allow_locations=tuple(allow_locations or ()),
+    )
     with error_context(table=location):
-        opened = open_source(
-            location,
-            open_storage(relocate=relocate or {}, options=storage_options or {}),
-            version=version,
-            snapshot_id=snapshot_id,
-            ref=ref,
-            as_of_ms=as_of_ms,
-            format=wanted.other,
-            allow_locations=allow_locations,
-        )
         return run_conversion(
-            opened,
-            to=wanted,
-            target=None if target is None else absolute_location(os.fspath(target)),
-            options=chosen_options(options, choices),
+            table.open_to_convert(TableFormat(to), target=place),
+            to=to,
+            target=place,
+            options=made,
             progress=progress,
             session=session,
         )
@@ -129,27 +129,18 @@ def verify(
             "as_of_ms": as_of_ms,
             "relocate": relocate,
             "storage_options": storage_options,
+            "allow_locations": allow_locations,
             "progress": progress,
         },
         REQUEST_TYPES,
     )
-    wanted = TableFormat(to)
-    storage = open_storage(relocate=relocate or {}, options=storage_options or {})
-    allowed = tuple(allow_locations)
-    left, right = absolute_location(os.fspath(source)), absolute_location(os.fspath(target))
-    with error_context(table=left):
-        mine = open_source(
-            left,
-            storage,
-            version=version,
-            snapshot_id=snapshot_id,
-            ref=ref,
-            as_of_ms=as_of_ms,
-            format=wanted.other,
-            allow_locations=allowed,
-            beside=[right],
-        )
-    with error_context(table=right):
-        theirs = open_source(right, storage, format=wanted, allow_locations=allowed, beside=[left])
+    table = TableRef(
+        location=absolute_location(os.fspath(source)),
+        selector=Selector(version=version, snapshot_id=snapshot_id, ref=ref, as_of_ms=as_of_ms),
+        relocate=relocate or {},
+        storage_options=storage_options or {},
+        allow_locations=tuple(allow_locations or ()),
+    )
+    mine, theirs = table.open_to_verify(absolute_location(os.fspath(target)), to=TableFormat(to))
     checker = rows_checker("spark", session, progress=progress)
     return compare(mine, theirs, rows=rows, bounds=bounds, compare_rows=checker)

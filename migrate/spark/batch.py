@@ -14,17 +14,18 @@ from deltaberg.errors import Conflict, DeltabergError, Unsupported, UsageError, 
 from deltaberg.keywords import check_keywords
 from deltaberg.migrate.convert import ConvertResult, convert
 from deltaberg.migrate.plan_report import Plan
-from deltaberg.migrate.refusal import Refused, refusing_unopened
-from deltaberg.migrate.source import Source, TableFormat, open_source
+from deltaberg.migrate.refusal import Refused
+from deltaberg.migrate.source import Selector, Source, TableFormat
 from deltaberg.migrate.spark.request_types import REQUEST_TYPES
 from deltaberg.migrate.spark.session import spark_session
 from deltaberg.migrate.spark.shipping import ship_package
 from deltaberg.migrate.spark.tasks import SparkWork, cancel_jobs
 from deltaberg.migrate.spark.verify_rows import spark_rows_check
+from deltaberg.migrate.table_ref import TableRef
 from deltaberg.migrate.target.target_root import target_root, usual_root
 from deltaberg.migrate.verify.verify import VerifyReport, verify
 from deltaberg.redaction import redacted
-from deltaberg.storage import Storage, canonical_location, open_storage
+from deltaberg.storage import open_storage
 from deltaberg.translate.options import ConvertOptions
 
 if TYPE_CHECKING:
@@ -83,31 +84,22 @@ class TableRequest:
     def open_source(self) -> Source:
         """Raises Refused, with a plan, for a source that cannot be opened, as ``deltaberg.convert`` does; else like
         ``open_source``."""
-        canonical_location(self.source)
-        with refusing_unopened(self.source, to=self.to.value, target=self.target):
-            return open_source(
-                self.source,
-                self._storage(),
-                version=self.version,
-                snapshot_id=self.snapshot_id,
-                ref=self.ref,
-                as_of_ms=self.as_of_ms,
-                format=self.to.other,
-                allow_locations=self.allow_locations,
-            )
+        return self.table_ref.open_to_convert(self.to, target=self.target)
 
     def open_target(self, location: str) -> Source:
         """The table that was made. Raises like ``open_source``."""
-        return open_source(
-            location,
-            self._storage(),
-            format=self.to,
-            allow_locations=self.allow_locations,
-            beside=[self.source],
-        )
+        return self.table_ref.newest_at(location, format=self.to).open(beside=[self.source])
 
-    def _storage(self) -> Storage:
-        return open_storage(relocate=self.relocate, options=self.storage_options)
+    @property
+    def table_ref(self) -> TableRef:
+        """The source."""
+        return TableRef(
+            location=self.source,
+            selector=Selector(version=self.version, snapshot_id=self.snapshot_id, ref=self.ref, as_of_ms=self.as_of_ms),
+            relocate=self.relocate,
+            storage_options=self.storage_options,
+            allow_locations=tuple(self.allow_locations or ()),
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -21,6 +21,8 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from deltaberg.errors import error_context
+from deltaberg.migrate.formats.reader_of import reader_of
+from deltaberg.migrate.formats.table_reader import FileRows
 from deltaberg.migrate.source import Source
 from deltaberg.migrate.spark.session import parallelism
 from deltaberg.migrate.spark.tasks import Attempt, Done, SparkWork, TaskProgress
@@ -34,7 +36,7 @@ from deltaberg.migrate.verify.rows import (
     multiset_difference,
     shown_rows,
 )
-from deltaberg.migrate.verify.tables import ChosenOptions, FileRows, file_locations, listed_files
+from deltaberg.migrate.verify.tables import ChosenOptions
 
 TASK_BYTES: Final = 256 << 20
 TASK_FILES: Final = 1024
@@ -53,7 +55,7 @@ _PLACE_KEYS: Final = (USUAL_KEY, HashKey(salt=0x2545F4914F6CDD1D, base=0x9E6C63D
 _FILE: Final = np.dtype((np.void, 40))
 
 Unit = tuple[bytes, ...]
-"""Batches of ``listed_files``, each as an Arrow stream."""
+"""Batches of ``TableReader.listed_files``, each as an Arrow stream."""
 
 Chosen = npt.NDArray[np.bool_]
 
@@ -138,7 +140,7 @@ def _reader(work: RowTasks) -> FileRows:
     found = _readers.get(work.job)
     if found is None:
         _readers.clear()
-        found = _readers[work.job] = FileRows(work.source, list(work.names), work.options)
+        found = _readers[work.job] = reader_of(work.source).file_rows(list(work.names), work.options)
     return found
 
 
@@ -158,7 +160,7 @@ class _Side:
         for units in _waves(self._units(), self._wave()):
             done = self._run(self.tasks.sums, units, "rows added up")
             for unit, each in zip(units, done, strict=True):
-                locations = [file_locations(self.tasks.source, files) for files in _read(unit)]
+                locations = [reader_of(self.tasks.source).file_locations(files) for files in _read(unit)]
                 for lane, columns in enumerate(each.result.columns):
                     self.sums[lane].add_sums(each.result.rows, each.result.totals[:, lane], columns)
                 found.append(FileArrays.of_task(locations, each.result))
@@ -206,7 +208,7 @@ class _Side:
         """The files for each task, in the order of the listing; only the chosen ones."""
         waiting: list[bytes] = []
         at = size = count = 0
-        for batch in listed_files(self.tasks.source):
+        for batch in reader_of(self.tasks.source).listed_files():
             wanted = batch if chosen is None else batch.filter(pa.array(chosen[at : at + batch.num_rows]))
             at += batch.num_rows
             for piece, piece_size in _pieces(wanted):

@@ -7,7 +7,6 @@ from typing import Final
 
 from deltaberg.errors import UsageError
 from deltaberg.iceberg.metadata.metadata_location import METADATA_FOLDER, is_metadata_file
-from deltaberg.iceberg.table import table_folder
 from deltaberg.migrate.source import IcebergSource, Source, TableFormat
 from deltaberg.migrate.target.locations import real_location
 from deltaberg.storage import GuardedStorage, Storage, StorageError, canonical_location, guarded, refuse_credentials
@@ -16,15 +15,6 @@ ICEBERG_FOLDER: Final = "_iceberg"
 """Where the Iceberg table of a Delta table goes: VACUUM does not enter it."""
 
 _LOG_FOLDER: Final = "_delta_log"
-
-
-def opened_folder(source: Source) -> str:
-    """The folder of the table that the user typed; for a metadata file, the table folder that it is in; for a catalog's
-    table, where the catalog has it."""
-    if isinstance(source, IcebergSource) and source.table.catalog is not None:
-        return source.table.metadata.location.rstrip("/")
-    location = source.location.rstrip("/") or "/"
-    return table_folder(location) if is_metadata_file(location) else location
 
 
 def usual_root(location: str, to: TableFormat) -> str:
@@ -63,7 +53,7 @@ def target_root(source: Source, target: str | None) -> str:
 
 def _iceberg_root(source: IcebergSource) -> str:
     """The table's own folder, in the metadata's spelling where both mean one place."""
-    stated, typed = source.table.metadata.location, opened_folder(source)
+    stated, typed = source.table.metadata.location, source.folder
     place = source.storage.resolve(typed)
     try:
         claimed = source.storage.resolve(stated)

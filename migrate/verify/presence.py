@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Final
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from deltaberg.delta.deletion_vector.deletion_vector import descriptors
-from deltaberg.delta.log.add_path import location_array
-from deltaberg.iceberg.manifest.live_files import data_files, delete_files
-from deltaberg.migrate.source import DeltaSource, Source
+from deltaberg.migrate.formats.reader_of import reader_of
+from deltaberg.migrate.source import Source
 from deltaberg.migrate.verify.check import Check, shares
 
 NAME: Final = "presence of files"
@@ -44,35 +41,5 @@ def presence_check(source: Source, target: Source) -> Check:
 
 def listed_locations(source: Source) -> pa.Array:
     """Where the live files of a table are by its metadata, data files first; those of deletes once each."""
-    found = list(_delta_locations(source) if isinstance(source, DeltaSource) else _iceberg_locations(source))
-    return pa.concat_arrays(found) if found else pa.array([], pa.string())
-
-
-def _iceberg_locations(source: Source) -> Iterator[pa.Array]:
-    assert not isinstance(source, DeltaSource)
-    for batch in data_files(source.table, source.snapshot, with_metrics=False):
-        yield batch.column("file_path")
-    deletes = [batch.column("file_path") for batch in delete_files(source.table, source.snapshot)]
-    if deletes:
-        yield pc.unique(pa.concat_arrays(deletes))
-
-
-def _delta_locations(source: DeltaSource) -> Iterator[pa.Array]:
-    root, vectors = source.snapshot.table_root, []
-    for batch in source.snapshot.live_names():
-        yield location_array(batch.column("path"), root)
-        column = batch.column("deletion_vector")
-        stored = pc.fill_null(pc.not_equal(pc.struct_field(column, "storage_type"), "i"), False)
-        if pc.any(stored, min_count=0).as_py():
-            vectors.append(_one_a_file(column.filter(stored)))
-    if vectors:
-        one_a_file = _one_a_file(pa.concat_arrays(vectors))
-        yield pa.array([each.location(root) for each in descriptors(one_a_file) if each is not None], pa.string())
-
-
-def _one_a_file(vectors: pa.StructArray) -> pa.StructArray:
-    """The first vector of each file that holds some."""
-    kind, name = (pc.struct_field(vectors, field) for field in ("storage_type", "path_or_inline_dv"))
-    files = pc.binary_join_element_wise(kind, name, "").dictionary_encode()
-    _, first = np.unique(files.indices.to_numpy(), return_index=True)
-    return vectors.take(pa.array(first))
+    listed = list(reader_of(source).listed_locations())
+    return pa.concat_arrays(listed) if listed else pa.array([], pa.string())

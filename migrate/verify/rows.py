@@ -10,10 +10,11 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from deltaberg.migrate.formats.reader_of import reader_of
 from deltaberg.migrate.source import Source
 from deltaberg.migrate.verify.check import SHOWN, Check
 from deltaberg.migrate.verify.row_hash import USUAL_KEY, Hashes, HashKey, column_hashes, row_hashes
-from deltaberg.migrate.verify.tables import ChosenOptions, column_facts, row_batches
+from deltaberg.migrate.verify.tables import ChosenOptions
 
 SHOWN_ROWS: Final = SHOWN // 2
 """The number of rows of each side that are shown."""
@@ -71,14 +72,14 @@ def differing_sums(left: Sums, right: Sums, names: Sequence[str]) -> list[str]:
 
 def common_columns(source: Source, target: Source, options: ChosenOptions) -> list[str]:
     """Top-level columns that both have; the schema check speaks of the others."""
-    known = column_facts(source, options).keys() & column_facts(target, options).keys()
+    known = reader_of(source).column_facts(options).keys() & reader_of(target).column_facts(options).keys()
     return sorted(path[0] for path in known if len(path) == 1)
 
 
 def _hashed(
     table: Source, names: list[str], options: ChosenOptions
 ) -> Iterator[tuple[pa.RecordBatch, dict[str, Hashes]]]:
-    for batch in row_batches(table, names, options):
+    for batch in reader_of(table).rows(names, options):
         yield batch, {name: column_hashes(batch.column(place)) for place, name in enumerate(names)}
 
 

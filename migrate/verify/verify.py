@@ -9,13 +9,14 @@ from typing import Any, Final
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from deltaberg.migrate.formats.reader_of import reader_of
 from deltaberg.migrate.source import Source
 from deltaberg.migrate.target.watermark import describe_source
 from deltaberg.migrate.verify.bounds import bounds_check
 from deltaberg.migrate.verify.check import SHOWN, Check, shares
 from deltaberg.migrate.verify.presence import presence_check
 from deltaberg.migrate.verify.rows import rows_check
-from deltaberg.migrate.verify.tables import ChosenOptions, column_facts, derived_names, file_table
+from deltaberg.migrate.verify.tables import ChosenOptions
 from deltaberg.storage import NotFound
 
 _OWN_FILE: Final = r"/rewritten-[0-9a-f-]+\.parquet$"
@@ -75,18 +76,23 @@ def _not_compared(name: str) -> Check:
 def _file_checks_unless_missing(source: Source, target: Source, presence: Check) -> list[Check]:
     """The files of both tables by their metadata. Delete files are read for it: without them deleted rows are unknown."""
     try:
-        return _file_checks(file_table(source), file_table(target))
+        return _file_checks(_file_counts(source), _file_counts(target))
     except NotFound:
         if presence.equal:
             raise
         return [_not_compared("files")]
 
 
+def _file_counts(source: Source) -> pa.Table:
+    schema = pa.schema([("location", pa.string()), ("rows", pa.int64()), ("deleted", pa.int64())])
+    return pa.Table.from_batches(reader_of(source).file_counts(), schema=schema)
+
+
 def _schema_check(source: Source, target: Source, options: ChosenOptions) -> Check:
     """Names, types, nullability, and ids where both tables have them."""
-    left, right = column_facts(source, options), column_facts(target, options)
+    left, right = reader_of(source).column_facts(options), reader_of(target).column_facts(options)
     differences = []
-    added = derived_names(target, options)
+    added = reader_of(target).derived_columns() if options.derives else frozenset()
     for path in dict.fromkeys((*left, *right)):
         name, mine, theirs = ".".join(path), left.get(path), right.get(path)
         if mine is None and name in added:

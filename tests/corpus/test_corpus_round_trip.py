@@ -13,7 +13,7 @@ import pyarrow.parquet as pq
 
 from deltaberg.iceberg.partition.transforms import IdentityTransform
 from deltaberg.migrate.convert import convert
-from deltaberg.migrate.inspection import inspect_table
+from deltaberg.migrate.formats.reader_of import reader_of
 from deltaberg.migrate.source import DeltaSource, Source, open_source
 from deltaberg.migrate.verify.verify import verify
 from deltaberg.storage import open_storage
@@ -35,16 +35,16 @@ def partition_columns(source: Source) -> list[str]:
 
 def columns(source: Source) -> dict[str, tuple[bool, str | None]]:
     """Name: nullable, comment."""
-    return {column.name: (column.nullable, column.comment) for column in inspect_table(source).columns}
+    return {column.name: (column.nullable, column.comment) for column in reader_of(source).inspect().columns}
 
 
 def void_columns(source: Source) -> set[str]:
-    return {column.name for column in inspect_table(source).columns if column.type in {"void", "unknown"}}
+    return {column.name for column in reader_of(source).inspect().columns if column.type in {"void", "unknown"}}
 
 
 def deleted_rows(source: Source) -> int | None:
     """None where only reading the deletes tells."""
-    found = inspect_table(source).deletes
+    found = reader_of(source).inspect().deletes
     return None if found["position"] or found["equality"] else found["rows"]
 
 

@@ -62,7 +62,7 @@ def interrupted_at(monkeypatch: pytest.MonkeyPatch, mode: Mode, operation: str, 
     def storage(**options: Any) -> FaultStorage:
         return FaultStorage(mode, 0, only=lambda done, location: done == operation and location.endswith(ending))
 
-    monkeypatch.setattr("deltaberg.api.open_storage", storage)
+    monkeypatch.setattr("deltaberg.migrate.table_ref.open_storage", storage)
 
 
 class TestCtrlC:
@@ -116,7 +116,7 @@ class TestCtrlC:
             def delete(self, location: str) -> None:
                 raise KeyboardInterrupt
 
-        monkeypatch.setattr("deltaberg.api.open_storage", lambda **_: Twice())
+        monkeypatch.setattr("deltaberg.migrate.table_ref.open_storage", lambda **_: Twice())
         done = command("convert", table, "--to", "iceberg")
         target = table / "_iceberg"
         assert done.code == 130
@@ -125,7 +125,9 @@ class TestCtrlC:
         )
 
     def test_of_a_command_that_only_reads(self, table: Path, command: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr("deltaberg.api.open_storage", lambda **_: FaultStorage(Mode.INTERRUPT_BEFORE, 3))
+        monkeypatch.setattr(
+            "deltaberg.migrate.table_ref.open_storage", lambda **_: FaultStorage(Mode.INTERRUPT_BEFORE, 3)
+        )
         done = command("plan", table, "--to", "iceberg", "--json")
         assert (done.code, done.err.strip()) == (130, "deltaberg: interrupted")
         assert done.document["error"]["exit_code"] == 130

@@ -1,0 +1,1 @@
+"""Reading a table for any verb, once for each format."""

@@ -1,0 +1,1 @@
+"""Reading a Delta table for any verb."""

@@ -1,0 +1,1 @@
+"""Reading an Iceberg table for any verb."""
