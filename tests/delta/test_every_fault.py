@@ -86,8 +86,8 @@ def delete(storage: Storage, root: str) -> None:
 
 def create_in_parts(storage: Storage, root: str) -> None:
     """As a conversion does it, after what a dead one left was cleared away."""
-    recover(storage, root, claim="me")
-    table = TableInParts(storage, root, metadata=metadata(), parts=3, claim="me", now_ms=lambda: 5)
+    recover(storage, root, creation_lock="me")
+    table = TableInParts(storage, root, metadata=metadata(), parts=3, creation_lock="me", now_ms=lambda: 5)
     table.begin()
     try:
         written = [

@@ -30,7 +30,6 @@ from deltaberg.migrate.convert import ConvertResult, convert
 from deltaberg.migrate.engine import LocalEngine, Splits
 from deltaberg.migrate.plan import prepare
 from deltaberg.migrate.refusal import Refused
-from deltaberg.migrate.run_document import RunId
 from deltaberg.migrate.source import DeltaSource, IcebergSource, Source, open_source
 from deltaberg.migrate.spark import to_iceberg as delta_parts
 from deltaberg.migrate.spark.job_files import JobFiles
@@ -38,6 +37,7 @@ from deltaberg.migrate.spark.splits import PartSettings, distributed
 from deltaberg.migrate.spark.staging import Inline, Staging, any_repeated
 from deltaberg.migrate.spark.tasks import Attempt, Done
 from deltaberg.migrate.target.file_count import stated_files
+from deltaberg.migrate.target.run_document import RunId
 from deltaberg.migrate.target.undo_storage import UndoStorage
 from deltaberg.storage import open_storage
 from deltaberg.translate.options import ConvertOptions
