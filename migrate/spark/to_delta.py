@@ -11,7 +11,6 @@ import uuid
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from functools import reduce
 from typing import Final
 
 import numpy as np
@@ -38,8 +37,7 @@ from deltaberg.iceberg.snapshot_write.splits import (
     split_deletes,
 )
 from deltaberg.migrate.files.file_layout import FileLayout
-from deltaberg.migrate.files.footer_count import FooterCount
-from deltaberg.migrate.files.footers import ONE_BY_ONE, FooterSampler, Sampled
+from deltaberg.migrate.files.footers import ONE_BY_ONE, FooterSampler
 from deltaberg.migrate.files.outside_files import outside_of
 from deltaberg.migrate.files.rewrite import InThisProcess
 from deltaberg.migrate.files.rewrite_queue import RewriteQueue
@@ -55,10 +53,9 @@ from deltaberg.migrate.target.watermark import WATERMARK_KEY, describe_source
 from deltaberg.migrate.to_delta.ancestry import Ancestry
 from deltaberg.migrate.to_delta.entries import HIDDEN_FOLDER, DeltaEntries
 from deltaberg.migrate.to_delta.provenance import IcebergProvenance
-from deltaberg.migrate.to_delta.survey import DeltaSurvey, GroupTotals, examine_deletes, examine_files
+from deltaberg.migrate.to_delta.survey import DeltaSurvey, examine_deletes, examine_files
 from deltaberg.migrate.to_delta.writer import RULES_GUARANTEED, DeltaWriter, WrittenDelta
 from deltaberg.storage import Storage, StorageError
-from deltaberg.storage.location_roots import Roots
 from deltaberg.translate.codes import FILE_LISTED_TWICE
 from deltaberg.translate.findings import Finding
 from deltaberg.translate.operations import iceberg_to_delta_operation
@@ -88,20 +85,9 @@ class DeleteSplit:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ToDeltaSurvey:
-    """What a task found; tallies by place in ``facts`` and spec id."""
+    """What a task found. found: where it left what it knows of the footers of single files."""
 
-    layout: tuple[FileLayout, ...]
-    tallies: tuple[tuple[int, int, GroupTotals], ...]
-    empty_strings: frozenset[int]
-    without_row_id: int
-    delete_keys: int
-    key_columns: frozenset[int]
-    deletes: dict[str, int]
-    unreadable: dict[str, str]
-    miscounted: dict[str, str]
-    outside: Roots
-    footers: FooterCount
-    sampled: Sampled
+    survey: DeltaSurvey
     found: Place | None
 
 
@@ -130,18 +116,7 @@ class ToDeltaSurveyTask:
             found = DeltaSurvey(footers=footers, outside=outside_of(source))
             self._look_at(unit, found)
         return ToDeltaSurvey(
-            layout=tuple(footers.layout),
-            tallies=tuple((place, spec_id, tally) for (place, spec_id), tally in found.tallies.items()),
-            empty_strings=frozenset(found.empty_strings),
-            without_row_id=found.without_row_id,
-            delete_keys=found.delete_keys,
-            key_columns=frozenset(found.key_columns),
-            deletes=dict(found.deletes),
-            unreadable=dict(footers.unreadable),
-            miscounted=dict(footers.miscounted),
-            outside=found.outside,
-            footers=footers.count,
-            sampled=footers.sampled(),
+            survey=replace(found, footers=footers.without_files()),
             found=self.staging.put(f"{attempt.name}-footers", footers) if isinstance(unit, IcebergSplit) else None,
         )
 
@@ -286,16 +261,19 @@ class IcebergTranslation:
         task = ToDeltaSurveyTask(source=source, ancestry=ancestry, staging=self._staging, deep=deep)
         while True:
             found = self._looked_at(task)
+            survey = DeltaSurvey(footers=FooterSampler(source.storage, deep=deep), outside=outside_of(source))
+            for each in found:
+                survey.merge(each.survey)
             # What one task saw of a writer makes the files doubtful that others took to be alike.
-            distrusted = reduce(Sampled.plus, (each.sampled for each in found), Sampled()).judged()
+            distrusted = survey.footers.judged()
             if distrusted <= task.distrusted:
                 break
             task = replace(task, distrusted=distrusted)
         self._units = [
             replace(unit, found=each.found) for unit, each in zip(self._units, found[: len(self._units)], strict=True)
         ]
-        self._survey = _merged(found, FooterSampler(source.storage, deep=deep), outside_of(source))
-        return self._survey
+        self._survey = survey
+        return survey
 
     def _looked_at(self, task: ToDeltaSurveyTask) -> list[ToDeltaSurvey]:
         units: list[IcebergSplit | DeleteSplit] = [*self._units, *_delete_units(self._source, self._snapshot)]
@@ -441,23 +419,6 @@ def _delete_units(source: IcebergSource, snapshot: Snapshot) -> list[DeleteSplit
         units.append(DeleteSplit(manifests=(manifest,), sought=max(0, ONE_BY_ONE - before)))
         before += listed_files(manifest) or 0
     return units
-
-
-def _merged(found: Sequence[ToDeltaSurvey], footers: FooterSampler, outside: Roots) -> DeltaSurvey:
-    result = DeltaSurvey(footers=footers, outside=outside)
-    for each in found:
-        outside.merge(each.outside)
-        places = footers.absorb(each.layout, each.unreadable, each.miscounted)
-        for place, spec_id, tally in each.tallies:
-            result.tallies.setdefault((places[place], spec_id), GroupTotals()).add(tally)
-        result.empty_strings |= each.empty_strings
-        result.without_row_id += each.without_row_id
-        footers.count = footers.count.plus(each.footers)
-        result.delete_keys += each.delete_keys
-        result.key_columns |= each.key_columns
-        for kind, count in each.deletes.items():
-            result.deletes[kind] += count
-    return result
 
 
 def _key(writer: DeltaWriter, files_per_part: int) -> str:

@@ -6,10 +6,9 @@ manifests of its own. The driver adds up what the surveys found, decides, and co
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from functools import reduce
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
 import pyarrow as pa
@@ -19,9 +18,7 @@ from deltaberg.delta.log.add_path import path_keys
 from deltaberg.delta.log.log_replay import ReplayedFiles
 from deltaberg.delta.log.path_fingerprints import fingerprints
 from deltaberg.iceberg.snapshot_write.added_files import AddedManifests, ManifestRecipe
-from deltaberg.migrate.files.file_layout import FileLayout
-from deltaberg.migrate.files.footer_count import FooterCount
-from deltaberg.migrate.files.footers import ONE_BY_ONE, Sampled
+from deltaberg.migrate.files.footers import ONE_BY_ONE, FooterSampler
 from deltaberg.migrate.source import DeltaSource
 from deltaberg.migrate.spark.job_files import JobFiles
 from deltaberg.migrate.spark.staging import Place, StagedPaths, StagedRewrites, Staging, any_repeated, staged_rewrites
@@ -31,14 +28,11 @@ from deltaberg.migrate.to_iceberg.deletes import PositionDeleteFiles, PuffinVect
 from deltaberg.migrate.to_iceberg.entries import DeleteSink, IcebergEntries, Written
 from deltaberg.migrate.to_iceberg.provenance import DeltaProvenance
 from deltaberg.migrate.to_iceberg.source_files import DeltaFileReader, DeltaFiles
-from deltaberg.migrate.to_iceberg.survey import IcebergSurvey, SurveyRequest, SurveyTotals
+from deltaberg.migrate.to_iceberg.survey import IcebergSurvey, SurveyRequest
 from deltaberg.migrate.to_iceberg.writer import IcebergWriter, WrittenIceberg
 from deltaberg.storage import Storage
 from deltaberg.storage.location_roots import Roots
-from deltaberg.translate.codes import ALL_CODES
-from deltaberg.translate.findings import Finding
 
-_CODES: Final = {code.name: code for code in ALL_CODES}
 _TAIL_ROWS: Final = 8192
 
 
@@ -96,18 +90,11 @@ _NOTHING_KNOWN: Final = KnownFiles(rewritten=frozenset(), without_row_ids=frozen
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ToIcebergSurvey:
-    """What a task found, codes by name."""
+    """What a task found. paths, found: where it left the fingerprints of its paths and what it knows of single files."""
 
-    totals: SurveyTotals
-    findings_by_column: tuple[tuple[str, str, int, int], ...]
-    without_field_ids: tuple[FileLayout, ...]
-    findings: tuple[dict[str, Any], ...]
-    unreadable: dict[str, str]
-    miscounted: dict[str, str]
-    counted_by_footer: int
+    survey: IcebergSurvey
+    footers: FooterSampler
     outside: Roots
-    footers: FooterCount
-    sampled: Sampled
     paths: StagedPaths
     found: Place | None
 
@@ -139,6 +126,7 @@ class ToIcebergSurveyTask:
                     paths.append(fingerprints(path_keys(adds.column("path"))))
                     surveyor.sample(reader.describe(adds))
         survey.totals.rewritten_files = len(survey.rewritten)
+        survey.counted_by_footer = reader.counted_by_footer
         every = np.concatenate(paths)
         every.sort()
         known = KnownFiles(
@@ -147,27 +135,9 @@ class ToIcebergSurveyTask:
             row_counts=dict(reader.row_counts),
         )
         return ToIcebergSurvey(
-            totals=survey.totals,
-            findings_by_column=tuple(
-                (name, what, files, rows) for (name, what), (_, files, rows) in survey.findings_by_column.items()
-            ),
-            without_field_ids=tuple(survey.without_field_ids.values()),
-            findings=tuple(
-                {
-                    "code": each.code.name,
-                    "what": each.what,
-                    "detail": each.detail,
-                    "files": each.files,
-                    "rows": each.rows,
-                }
-                for each in survey.findings
-            ),
-            unreadable=dict(reader.survey.unreadable),
-            miscounted=dict(reader.survey.miscounted),
-            counted_by_footer=reader.counted_by_footer,
+            survey=survey.without_files(),
+            footers=reader.survey.without_files(),
             outside=reader.outside,
-            footers=reader.survey.count,
-            sampled=reader.survey.sampled(),
             paths=staging.put_paths(attempt.name, every),
             found=staging.put(f"{attempt.name}-known", known) if known else None,
         )
@@ -260,15 +230,23 @@ class DeltaTranslation:
         task = ToIcebergSurveyTask(parts=self._parts, request=request, provenance=reader.provenance)
         while True:
             found = self._looked_at(task)
+            footers = FooterSampler(request.source.storage, deep=request.options.reads_all_footers)
+            for each in found:
+                footers.merge(each.footers)
             # What one task saw of a writer makes the files doubtful that others took to be alike.
-            distrusted = reduce(Sampled.plus, (each.sampled for each in found), Sampled()).judged()
+            distrusted = footers.judged()
             if distrusted <= task.distrusted:
                 break
             task = replace(task, distrusted=distrusted)
         repeated = any_repeated(self._staging.storage, [each.paths for each in found])
         request.source.snapshot.check_parts(None, repeated=repeated)
         self._units = [replace(unit, found=each.found) for unit, each in zip(self._units, found, strict=True)]
-        return _merged(found, reader)
+        reader.survey.merge(footers)
+        survey = IcebergSurvey()
+        for each in found:
+            survey.merge(each.survey)
+            reader.outside.merge(each.outside)
+        return survey
 
     def _looked_at(self, task: ToIcebergSurveyTask) -> list[ToIcebergSurvey]:
         where = task.request.source.location
@@ -341,23 +319,3 @@ def _split(source: DeltaSource, staging: Staging, files_per_part: int) -> tuple[
 def _allowance(files_before: int) -> int:
     """How many files of a part are looked at one by one, when at least so many stand before it."""
     return max(0, ONE_BY_ONE - max(0, files_before))
-
-
-def _merged(found: Sequence[ToIcebergSurvey], reader: DeltaFileReader) -> IcebergSurvey:
-    result = IcebergSurvey()
-    for each in found:
-        result.totals = result.totals.plus(each.totals)
-        for name, what, files, rows in each.findings_by_column:
-            code, known_files, known_rows = result.findings_by_column.get((name, what), (_CODES[name], 0, 0))
-            result.findings_by_column[name, what] = (code, known_files + files, known_rows + rows)
-        for place, layout in zip(
-            reader.survey.absorb(each.without_field_ids, each.unreadable, each.miscounted),
-            each.without_field_ids,
-            strict=True,
-        ):
-            result.without_field_ids[place] = layout
-        result.findings += (Finding(**{**finding, "code": _CODES[finding["code"]]}) for finding in each.findings)
-        result.counted_by_footer += each.counted_by_footer
-        reader.outside.merge(each.outside)
-        reader.survey.count = reader.survey.count.plus(each.footers)
-    return result
