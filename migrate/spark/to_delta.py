@@ -11,17 +11,16 @@ import uuid
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Final
 
 import numpy as np
 import pyarrow as pa
 
 from deltaberg.delta.commit.distributed_create import FIRST_VERSION, PartsRecipe, TableInParts, WrittenPart
-from deltaberg.delta.commit.file_changes import ChangeTotals
 from deltaberg.delta.deletion_vector.deletion_vector import DeletionVectorDescriptor
 from deltaberg.delta.deletion_vector.deletion_vector_file import write_deletion_vectors
-from deltaberg.delta.log.actions import Txn
-from deltaberg.delta.log.log_path import commit_name, log_folder
+from deltaberg.delta.log.actions import Metadata
 from deltaberg.errors import CommitStateUnknown, error_context
 from deltaberg.iceberg.deletes.delete_index import DeleteMatches
 from deltaberg.iceberg.deletes.resolved_deletes import resolve_matched
@@ -49,16 +48,15 @@ from deltaberg.migrate.spark.staging import Place, StagedPaths, StagedRewrites, 
 from deltaberg.migrate.spark.tasks import Attempt, SparkWork, TaskProgress
 from deltaberg.migrate.target.interrupted_create import VECTORS_FOLDER, creation_lock_text
 from deltaberg.migrate.target.locations import join
-from deltaberg.migrate.target.watermark import WATERMARK_KEY, describe_source
+from deltaberg.migrate.target.watermark import describe_source
 from deltaberg.migrate.to_delta.ancestry import Ancestry
 from deltaberg.migrate.to_delta.entries import HIDDEN_FOLDER, DeltaEntries
 from deltaberg.migrate.to_delta.provenance import IcebergProvenance
 from deltaberg.migrate.to_delta.survey import DeltaSurvey, examine_deletes, examine_files
-from deltaberg.migrate.to_delta.writer import RULES_GUARANTEED, DeltaWriter, WrittenDelta
+from deltaberg.migrate.to_delta.writer import RULES_GUARANTEED, AddedSums, DeltaWriter, SnapshotCommit, WrittenDelta
 from deltaberg.storage import Storage, StorageError
 from deltaberg.translate.codes import FILE_LISTED_TWICE
 from deltaberg.translate.findings import Finding
-from deltaberg.translate.operations import iceberg_to_delta_operation
 
 _NAMESPACE: Final = uuid.UUID("5c1f2b3e-8a53-5d0e-9a0b-5b4f0b9c7e21")
 _NO_WORDS: Final = np.zeros(0, np.uint64)
@@ -287,10 +285,10 @@ class IcebergTranslation:
 
     def write(self, writer: DeltaWriter) -> WrittenDelta:
         """Commit the version that ``writer`` describes as version 1, in a checkpoint. Raises like ``DeltaWriter.write``."""
+        return writer.write(partial(self._create, writer), version=FIRST_VERSION)
+
+    def _create(self, writer: DeltaWriter, metadata: Metadata, said: SnapshotCommit) -> AddedSums:
         key = _key(writer, self._files_per_part)
-        metadata = writer.metadata(
-            writer.design.translation, writer.watermark, FIRST_VERSION, created_ms=writer.timestamp_ms
-        )
         table = TableInParts(
             writer.storage,
             writer.root,
@@ -303,7 +301,7 @@ class IcebergTranslation:
         )
         table.begin()
         try:
-            return self._written(writer, table, key)
+            return self._committed(writer, said, table, key)
         except CommitStateUnknown:
             raise
         except BaseException:
@@ -311,7 +309,7 @@ class IcebergTranslation:
                 _delete_below(writer.storage, join(writer.root, HIDDEN_FOLDER, f"{VECTORS_FOLDER}{key}"))
             raise
 
-    def _written(self, writer: DeltaWriter, table: TableInParts, key: str) -> WrittenDelta:
+    def _committed(self, writer: DeltaWriter, said: SnapshotCommit, table: TableInParts, key: str) -> AddedSums:
         done = self._work.run(
             self._task(writer, table.recipe, key),
             self._units,
@@ -327,33 +325,20 @@ class IcebergTranslation:
                 location=writer.root,
             )
         self._check_vectors(sum(part.vectors for part in parts))
-        snapshot = self._snapshot
-        operation, parameters = iceberg_to_delta_operation(snapshot.operation, first=True)
         staged = [location for part in parts for location in part.rewrites]
         own = table.commit(
             [part.written for part in parts],
             self._rewritten(writer, staged),
-            operation,
-            parameters=parameters,
-            timestamp_ms=writer.timestamp_ms,
-            extra_info={WATERMARK_KEY: writer.watermark.to_json()},
-            txns=[
-                Txn(
-                    app_id=writer.watermark.app_id,
-                    version=writer.watermark.version or 0,
-                    last_updated=writer.clock_ms,
-                )
-            ],
-            reserved_row_ids=writer.next_row_id - 1 if writer.design.lineage else -1,
+            said.operation,
+            parameters=said.parameters,
+            timestamp_ms=said.timestamp_ms,
+            extra_info=said.extra_info,
+            txns=[said.txn],
+            reserved_row_ids=said.reserved_row_ids,
         )
         totals = sum((part.written.totals for part in parts), own.totals)
-        return WrittenDelta(
-            commits=((writer.watermark.version or 0, FIRST_VERSION),),
-            location=f"{log_folder(writer.root)}/{commit_name(FIRST_VERSION)}",
-            files=totals.files,
-            rows=_live_rows(totals),
-            rewritten_files=own.totals.files,
-        )
+        rows = (totals.rows or 0) - totals.deleted_rows
+        return AddedSums(files=totals.files, rows=rows, rewritten_files=own.totals.files)
 
     def _task(self, writer: DeltaWriter, recipe: PartsRecipe, key: str) -> ToDeltaTask:
         survey = self._survey
@@ -424,10 +409,6 @@ def _delete_units(source: IcebergSource, snapshot: Snapshot) -> list[DeleteSplit
 def _key(writer: DeltaWriter, files_per_part: int) -> str:
     text = f"{creation_lock_text(writer.watermark, writer.options_text)}|{writer.root}|{files_per_part}"
     return hashlib.sha256(text.encode()).hexdigest()[:32]
-
-
-def _live_rows(totals: ChangeTotals) -> int:
-    return (totals.rows or 0) - totals.deleted_rows
 
 
 def _delete_below(storage: Storage, folder: str) -> None:

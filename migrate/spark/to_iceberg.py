@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Final
 
 import numpy as np
@@ -18,6 +19,7 @@ from deltaberg.delta.log.add_path import path_keys
 from deltaberg.delta.log.log_replay import ReplayedFiles
 from deltaberg.delta.log.path_fingerprints import fingerprints
 from deltaberg.iceberg.snapshot_write.added_files import AddedManifests, ManifestRecipe
+from deltaberg.iceberg.snapshot_write.snapshot_builder import SnapshotBuilder
 from deltaberg.migrate.files.footers import ONE_BY_ONE, FooterSampler
 from deltaberg.migrate.source import DeltaSource
 from deltaberg.migrate.spark.job_files import JobFiles
@@ -255,44 +257,37 @@ class DeltaTranslation:
 
     def write(self, writer: IcebergWriter, job: JobFiles) -> WrittenIceberg:
         """Commit the snapshot that ``writer`` describes. Raises like ``IcebergWriter.write``."""
-        design = writer.design
+        return writer.write(partial(self._add_files, writer, job), merge_manifests=False)
+
+    def _add_files(self, writer: IcebergWriter, job: JobFiles, builder: SnapshotBuilder) -> Written:
+        carries_lineage = writer.design.carries_lineage
         data_folder = join(writer.root, "data")
-        entries = writer.entries(writer.source, design.schema, design.translation, keep_positions=False)
-        written = Written()
-        with writer.begin(design.translation.schema) as transaction:
-            builder = writer.snapshot(transaction, merge_manifests=False)
-            recipe = builder.manifest_recipe(keep_inherited=design.carries_lineage)
-            job.writes_to(data_folder, recipe.folder)
-            task = ToIcebergTask(
-                parts=self._parts,
-                entries=replace(entries, rewritten=frozenset(), without_row_ids=frozenset()),
-                recipe=recipe,
-                storage=self._staging.storage,
-                data_folder=data_folder,
-                job=job.name,
-            )
-            done = self._work.run(
-                task, self._units, description=f"deltaberg: write manifests of {writer.root}", progress=self._progress
-            )
-            parts = [each.result for each in done]
-            builder.add_manifests(part.manifests for part in parts)
-            for part in parts:
-                job.keep(*part.manifests.locations, *part.deletes)
-                written.files += part.files
-                written.rows += part.rows
-            staged = [location for part in parts for location in part.rewrites]
-            if staged:
-                anew = replace(entries, written=written)
-                adds = (batch for batch, _ in staged_rewrites(self._staging, staged))
-                builder.add_files(anew.rewrite(adds), keep_inherited=design.carries_lineage)
-            table = transaction.commit(timestamp_ms=writer.clock_ms)
-        return WrittenIceberg(
-            commits=((writer.source.snapshot.version, builder.snapshot_id),),
-            location=table.metadata_location,
-            files=written.files,
-            rows=written.rows,
-            rewritten_files=written.rewritten,
+        entries = writer.all_entries()
+        written = entries.written
+        recipe = builder.manifest_recipe(keep_inherited=carries_lineage)
+        job.writes_to(data_folder, recipe.folder)
+        task = ToIcebergTask(
+            parts=self._parts,
+            entries=replace(entries, rewritten=frozenset(), without_row_ids=frozenset()),
+            recipe=recipe,
+            storage=self._staging.storage,
+            data_folder=data_folder,
+            job=job.name,
         )
+        done = self._work.run(
+            task, self._units, description=f"deltaberg: write manifests of {writer.root}", progress=self._progress
+        )
+        parts = [each.result for each in done]
+        builder.add_manifests(part.manifests for part in parts)
+        for part in parts:
+            job.keep(*part.manifests.locations, *part.deletes)
+            written.files += part.files
+            written.rows += part.rows
+        staged = [location for part in parts for location in part.rewrites]
+        if staged:
+            adds = (batch for batch, _ in staged_rewrites(self._staging, staged))
+            builder.add_files(entries.rewrite(adds), keep_inherited=carries_lineage)
+        return written
 
 
 def _split(source: DeltaSource, staging: Staging, files_per_part: int) -> tuple[DeltaParts, list[DeltaSplit]]:
