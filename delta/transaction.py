@@ -176,13 +176,6 @@ class Transaction:
                 self._files.remove(conformed(batch, names), data_change=data_change)
         self._reads = max(self._reads, Reads.REMOVED_FILES, key=list(Reads).index)
 
-    def add_change_files(self, batches: Iterable[pa.RecordBatch]) -> None:
-        """Add change data files (``cdc``): path, partition_values and size of each."""
-        names = self.partition_names
-        for batch in batches:
-            if batch.num_rows:
-                self._files.change_files.append(conformed(batch, names))
-
     def write_deletion_vectors(
         self, vectors: Iterable[tuple[bytes, int]], *, prefix: str = ""
     ) -> tuple[DeletionVectorDescriptor, ...]:
@@ -190,10 +183,6 @@ class Transaction:
         written = write_deletion_vectors(self.storage, self.table_root, vectors, new_id=self._new_id, prefix=prefix)
         self._written.extend(written.locations)
         return written.descriptors
-
-    def own_files(self, locations: Iterable[str]) -> None:
-        """Files that were written for this commit alone: they are deleted when it fails."""
-        self._written.extend(locations)
 
     def read_table(self) -> None:
         """State that the commit depends on all files of the table: any concurrent change of them is a conflict."""

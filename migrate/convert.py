@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from deltaberg.delta.log.log_path import commit_name, log_folder
 from deltaberg.errors import CommitStateUnknown, Conflict
-from deltaberg.migrate.engine import Engine, LocalEngine, Progress, Splits
+from deltaberg.migrate.engine import Engine, Progress, Splits
 from deltaberg.migrate.engine_choice import engine_of
 from deltaberg.migrate.plan import PreparedPlan, check_request, nothing_to_do, prepare
 from deltaberg.migrate.plan_report import Plan, PlanItem, items_of
@@ -30,10 +30,8 @@ from deltaberg.migrate.target.undo_storage import UndoStorage
 from deltaberg.migrate.target.watermark import Watermark, describe_source, watermark_of
 from deltaberg.migrate.to_delta.design import DeltaConversionPlan
 from deltaberg.migrate.to_delta.entries import HIDDEN_FOLDER
-from deltaberg.migrate.to_delta.replay import DeltaReplay
 from deltaberg.migrate.to_delta.writer import DeltaWriter, WrittenDelta
 from deltaberg.migrate.to_iceberg.design import IcebergConversionPlan
-from deltaberg.migrate.to_iceberg.replay import IcebergReplay
 from deltaberg.migrate.to_iceberg.writer import IcebergWriter, WrittenIceberg
 from deltaberg.storage import StorageError
 from deltaberg.translate import codes
@@ -155,8 +153,8 @@ class _Conversion:
         names = None if begun is None else RunId.of_plan(begun.plan_name)
         storage = UndoStorage(self.source.storage, names or self.run_id)
         try:
-            if type(engine) is not LocalEngine:
-                put_run_document(storage, self.root, self.run_id, self.to)  # tasks may write before there is a plan
+            if engine.writes_before_plan:
+                put_run_document(storage, self.root, self.run_id, self.to)
             with engine.splits_of(
                 self.source, self.options, target=(storage, self.root), progress=self.progress
             ) as splits:
@@ -228,7 +226,7 @@ class _Conversion:
         storage: UndoStorage,
         begun: InterruptedConversion | None,
         engine: Engine,
-        splits: Splits | None,
+        splits: Splits,
     ) -> ConvertResult:
         made = prepared.plan
         self.progress("write", 0, made.files)
@@ -267,7 +265,7 @@ class _Conversion:
         plan_name: str,
         after: tuple[int, int | None] | None,
         engine: Engine,
-        splits: Splits | None,
+        splits: Splits,
     ) -> WrittenDelta | WrittenIceberg:
         runner = engine.rewriting(storage, self.progress)
         if isinstance(design, DeltaConversionPlan):
@@ -289,9 +287,7 @@ class _Conversion:
                 on_commit=storage.keep,
                 run=storage.run,
             )
-            if splits is not None:
-                return splits.write_delta(delta)
-            return delta.write() if len(design.ancestry.snapshots) < 2 else DeltaReplay(delta).write(after=after)
+            return splits.write_delta(delta, after=after)
         assert isinstance(self.source, DeltaSource)
         writer = IcebergWriter(
             source=self.source,
@@ -307,9 +303,7 @@ class _Conversion:
             target_size=self.options.target_file_size,
             run=storage.run,
         )
-        if splits is not None:
-            return splits.write_iceberg(writer)
-        return writer.write() if design.periods is None else IcebergReplay(writer).write()
+        return splits.write_iceberg(writer)
 
 
 def _roll_back(storage: UndoStorage, begun: InterruptedConversion | None) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import shlex
 from dataclasses import dataclass, replace
-from functools import partial
 from typing import TYPE_CHECKING, Final
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
@@ -21,9 +20,7 @@ from deltaberg.migrate.target.target_root import target_root
 from deltaberg.migrate.target.target_state import target_state
 from deltaberg.migrate.target.watermark import describe_source
 from deltaberg.migrate.to_delta.design import DeltaConversionPlan, design_delta
-from deltaberg.migrate.to_delta.survey import survey_delta
 from deltaberg.migrate.to_iceberg.design import IcebergConversionPlan, design_iceberg
-from deltaberg.migrate.to_iceberg.survey import survey_iceberg
 from deltaberg.translate import codes
 from deltaberg.translate.findings import Finding
 from deltaberg.translate.options import ConvertOptions
@@ -90,13 +87,12 @@ def prepare(
     source: Source,
     *,
     to: TableFormat | str,
+    splits: Splits,
     options: ConvertOptions | None = None,
-    splits: Splits | None = None,
     root: str | None = None,
     progress: Progress | None = None,
 ) -> PreparedPlan:
-    """``plan``, and the decisions behind it. splits: survey the files in tasks; None: this process does. root: the
-    target's folder; None: the usual one.
+    """``plan``, and the decisions behind it. splits: look at the files. root: the target's folder; None: the usual one.
 
     Raises the errors of reading the source.
     """
@@ -107,7 +103,7 @@ def prepare(
             return _to_iceberg(source, options, splits, progress or silent)
         case IcebergSource():
             root = target_root(source, None) if root is None else root
-            return _to_delta(source, options, splits, root, progress or silent)
+            return _to_delta(source, options, splits, root)
 
 
 def check_request(source: Source, to: TableFormat, options: ConvertOptions) -> None:
@@ -149,11 +145,8 @@ def check_request(source: Source, to: TableFormat, options: ConvertOptions) -> N
         ) from error
 
 
-def _to_iceberg(
-    source: DeltaSource, options: ConvertOptions, splits: Splits | None, progress: Progress
-) -> PreparedPlan:
-    survey = survey_iceberg if splits is None else splits.survey_iceberg
-    design = design_iceberg(source, options, survey_files=survey, progress=progress)
+def _to_iceberg(source: DeltaSource, options: ConvertOptions, splits: Splits, progress: Progress) -> PreparedPlan:
+    design = design_iceberg(source, options, survey_files=splits.survey_iceberg, progress=progress)
     totals = design.totals
     findings = [*design.findings, *_engine_findings(source, options, totals.rewritten_files, totals.rewritten_bytes)]
     made = Plan(
@@ -178,11 +171,8 @@ def _to_iceberg(
     return PreparedPlan(plan=made, design=design, options=options)
 
 
-def _to_delta(
-    source: IcebergSource, options: ConvertOptions, splits: Splits | None, root: str, progress: Progress
-) -> PreparedPlan:
-    survey = partial(survey_delta, progress=progress) if splits is None else splits.survey_delta
-    design = design_delta(source, options, root, survey_files=survey)
+def _to_delta(source: IcebergSource, options: ConvertOptions, splits: Splits, root: str) -> PreparedPlan:
+    design = design_delta(source, options, root, survey_files=splits.survey_delta)
     anew = [group for group in design.groups if (group.layout, group.spec_id) in design.rewritten]
     rewritten = sum(group.files for group in anew)
     rewritten_bytes = sum(group.bytes for group in anew)

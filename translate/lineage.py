@@ -73,12 +73,6 @@ def _high_water_mark(domain: DomainMetadata | None) -> int:
     return mark
 
 
-def iceberg_to_delta_domain(next_row_id: int) -> DomainMetadata:
-    """The domain of a Delta table whose lowest free row id is ``next_row_id``."""
-    configuration = json.dumps({_HIGH_WATER_MARK: next_row_id - 1, "domainName": DOMAIN}, separators=(",", ":"))
-    return DomainMetadata(domain=DOMAIN, configuration=configuration)
-
-
 def iceberg_to_delta_lineage_properties() -> dict[str, str]:
     """Properties of a Delta table whose files may hold Iceberg's lineage columns."""
     return {

@@ -11,7 +11,7 @@ import pyarrow as pa
 from deltaberg.delta.checkpoint.checksum_writer import CommittedState
 from deltaberg.delta.commit.commit_file import CommitContent
 from deltaberg.delta.commit.commit_info import commit_info
-from deltaberg.delta.commit.commit_writer import action_line, add_lines, change_file_lines, remove_lines
+from deltaberg.delta.commit.commit_writer import action_line, add_lines, remove_lines
 from deltaberg.delta.commit.file_changes import FileChanges
 from deltaberg.delta.log.actions import DomainMetadata, Metadata, Txn
 from deltaberg.delta.protocol import row_tracking
@@ -107,7 +107,6 @@ class PlannedCommit:
         for data_change, removed in self.files.removes:
             yield from remove_lines(removed, deletion_timestamp_ms=timestamp_ms, data_change=data_change)
         yield from add_lines(self.adds(place))
-        yield from change_file_lines(self.files.change_files)
 
     def adds(self, place: LogPlace) -> Iterator[pa.RecordBatch]:
         """The files to add, with row ids where the table must have them: above all that were ever given out."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import TypeAlias
@@ -22,33 +21,6 @@ _LEAF_BYTES = 64  # a name, a number and the punctuation between them
 _Members: TypeAlias = list[tuple[str, JsonText]]
 
 
-class CommitWriter:
-    """Collects action lines; ``content`` is the whole file. Nothing is kept per file but its line."""
-
-    def __init__(self) -> None:
-        self._sink = io.BytesIO()
-
-    def action(self, name: str, body: Mapping[str, object]) -> None:
-        """One non-file action, as the JSON object that stands under its name."""
-        self._sink.write(action_line(name, body))
-
-    def adds(self, batch: pa.RecordBatch) -> None:
-        """``add_lines`` of one batch."""
-        self._sink.writelines(add_lines([batch]))
-
-    def removes(self, batch: pa.RecordBatch, *, deletion_timestamp_ms: int, data_change: bool) -> None:
-        """``remove_lines`` of one batch."""
-        lines = remove_lines([batch], deletion_timestamp_ms=deletion_timestamp_ms, data_change=data_change)
-        self._sink.writelines(lines)
-
-    def change_files(self, batch: pa.RecordBatch) -> None:
-        """``change_file_lines`` of one batch."""
-        self._sink.writelines(change_file_lines([batch]))
-
-    def content(self) -> bytes:
-        return self._sink.getvalue()
-
-
 def action_line(name: str, body: Mapping[str, object]) -> bytes:
     """The line of a non-file action, from the JSON object that stands under its name."""
     text = json.dumps({name: body}, separators=(",", ":"), ensure_ascii=False)
@@ -65,11 +37,6 @@ def remove_lines(
 ) -> Iterator[memoryview]:
     """``remove`` lines for files whose live ``add`` is given as batches of ADD_SCHEMA."""
     return _lines(batches, "remove", lambda part: _remove_members(part, deletion_timestamp_ms, data_change))
-
-
-def change_file_lines(batches: Iterable[pa.RecordBatch]) -> Iterator[memoryview]:
-    """``cdc`` lines; of ADD_SCHEMA only path, partition values, size and tags count."""
-    return _lines(batches, "cdc", _change_file_members)
 
 
 def _lines(
@@ -115,10 +82,6 @@ def _remove_members(batch: pa.RecordBatch, deletion_timestamp_ms: int, data_chan
     fields.extend(_deletion_vector_member(batch))
     fields.extend(_row_tracking_members(batch))
     return fields
-
-
-def _change_file_members(batch: pa.RecordBatch) -> _Members:
-    return [*_identity_members(batch), ("dataChange", _constant("false", batch)), *_tag_member(batch)]
 
 
 def _identity_members(batch: pa.RecordBatch) -> _Members:

@@ -104,13 +104,12 @@ class FileBatches:
 
 
 class FileChanges:
-    """Adds, removes and change files, checked as they come and put aside."""
+    """Adds and removes, checked as they come and put aside."""
 
     def __init__(self) -> None:
         self.adds = FileBatches()
         self.recommitted = FileBatches()
         self._removes = {True: FileBatches(), False: FileBatches()}
-        self.change_files = FileBatches()
 
     @property
     def all_adds(self) -> Iterator[pa.RecordBatch]:
@@ -177,7 +176,6 @@ class FileChanges:
             removes_rows=removes_rows,
             writes_vectors=self.adds.has_vectors,
             copies_rows=both if copies_rows is None else copies_rows,
-            has_change_files=bool(self.change_files),
         )
 
     def added(self) -> ChangeTotals:
@@ -196,7 +194,7 @@ class FileChanges:
             "numAddedBytes": added.bytes,
             "numRemovedFiles": removed.files,
             "numRemovedBytes": removed.bytes,
-            "numAddedChangeFiles": self.change_files.totals.files,
+            "numAddedChangeFiles": 0,
             "numDeletionVectorsAdded": added.vectors,
             "numDeletionVectorsRemoved": removed.vectors,
         }

@@ -9,7 +9,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from deltaberg.delta.errors import CorruptLog, UnsupportedDeltaFeature
-from deltaberg.delta.protocol.protocol import Protocol
 from deltaberg.delta.protocol.table_properties import TableProperties
 from deltaberg.delta.schema.schema import parse_schema
 from deltaberg.delta.schema.types import ArrayType, MapType, StructType, VariantType
@@ -153,21 +152,12 @@ class CommitInfo:
         return value if isinstance(value, str) else None
 
     @property
-    def operation_parameters(self) -> Mapping[str, object]:
-        return self._mapping("operationParameters")
-
-    @property
     def operation_metrics(self) -> Mapping[str, object]:
         return self._mapping("operationMetrics")
 
     @property
     def engine_info(self) -> str | None:
         value = self.raw.get("engineInfo")
-        return value if isinstance(value, str) else None
-
-    @property
-    def txn_id(self) -> str | None:
-        value = self.raw.get("txnId")
         return value if isinstance(value, str) else None
 
     def _number(self, key: str) -> int | None:
@@ -195,9 +185,6 @@ class Sidecar:
             size_in_bytes=_number(value, "sizeInBytes", "sidecar"),
             modification_time=_number(value, "modificationTime", "sidecar"),
         )
-
-
-SmallAction = Protocol | Metadata | Txn | DomainMetadata | CommitInfo | Sidecar
 
 
 def _format(value: Mapping[str, object]) -> Format:

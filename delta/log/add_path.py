@@ -6,7 +6,6 @@ A relative one may begin with ``../``, as a URI reference may: the file is besid
 from __future__ import annotations
 
 import re
-from typing import cast
 from urllib.parse import unquote_to_bytes
 
 import numpy as np
@@ -41,11 +40,6 @@ def location_array(paths: pa.RecordBatch | pa.Array, table_root: str) -> pa.Arra
     if not pc.any(absolute, min_count=0).as_py():
         return joined
     return pc.if_else(absolute, decoded, joined)
-
-
-def location_of(path: str, table_root: str) -> str:
-    """``location_array`` for one path."""
-    return cast(str, location_array(pa.array([path], pa.string()), table_root)[0].as_py())
 
 
 def decode_path(path: str) -> str:

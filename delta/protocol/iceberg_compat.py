@@ -89,8 +89,6 @@ _ALLOWED_TYPES: dict[IcebergCompat, tuple[type, ...]] = {
     IcebergCompat.V3: (*_PRIMITIVES, ArrayType, MapType, StructType, VariantType, GeometryType, GeographyType),
 }
 _FORBIDDEN_IN_V1: tuple[type, ...] = (MapType, ArrayType, VoidType)
-ROW_ID_FIELD_ID = 2147483540
-ROW_COMMIT_VERSION_FIELD_ID = 2147483539
 
 _INTEGERS = (ByteType, ShortType, IntegerType, LongType)
 

@@ -41,10 +41,6 @@ class TableProperties:
         return self._flag("delta.enableDeletionVectors")
 
     @property
-    def type_widening(self) -> bool:
-        return self._flag("delta.enableTypeWidening")
-
-    @property
     def row_tracking(self) -> bool:
         return self._flag("delta.enableRowTracking")
 
@@ -103,11 +99,6 @@ class TableProperties:
     def deleted_file_retention(self) -> str:
         """How long removed files stay, as Spark's interval text."""
         return self.configuration.get("delta.deletedFileRetentionDuration", "interval 1 week")
-
-    @property
-    def log_retention(self) -> str:
-        """How long old log entries stay, as Spark's interval text."""
-        return self.configuration.get("delta.logRetentionDuration", "interval 30 days")
 
     @property
     def check_constraints(self) -> tuple[tuple[str, str], ...]:

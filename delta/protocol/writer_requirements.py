@@ -30,7 +30,6 @@ class CommitShape:
     removes_rows: bool = False
     writes_vectors: bool = False
     copies_rows: bool = False
-    has_change_files: bool = False
 
 
 def require_writable(protocol: Protocol) -> None:
@@ -73,7 +72,7 @@ def check_commit(
             "delta.enableDeletionVectors true)",
             feature="deletionVectors",
         )
-    if shape.copies_rows and not shape.has_change_files and _change_data_feed(protocol, metadata):
+    if shape.copies_rows and _change_data_feed(protocol, metadata):
         raise UnsupportedDeltaFeature(
             "Cannot rewrite files with changed rows: the table keeps a change data feed (expected change data files in "
             "the commit, or delta.enableChangeDataFeed false)",

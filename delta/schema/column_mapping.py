@@ -77,33 +77,6 @@ class ColumnMapping:
         """
         return {} if self.mode is MappingMode.NONE else _nested_ids(field)
 
-    def physical_path(self, path: tuple[str, ...]) -> tuple[str, ...]:
-        """The physical names along a path of logical ones; ``element``, ``key`` and ``value`` stay. KeyError if absent."""
-        result: list[str] = []
-        current: DeltaType = self.schema
-        for step in path:
-            match current:
-                case StructType():
-                    field = current.field(step)
-                    result.append(self.physical_name(field))
-                    current = field.type
-                case ArrayType() if step == "element":
-                    result.append(step)
-                    current = current.element_type
-                case MapType() if step in ("key", "value"):
-                    result.append(step)
-                    current = current.key_type if step == "key" else current.value_type
-                case _:
-                    raise KeyError(step)
-        return tuple(result)
-
-    def field_by_id(self, column_id: int) -> tuple[tuple[str, ...], StructField] | None:
-        """Logical path and field of a column id; None when no field has it."""
-        for path, field in walk_fields(self.schema):
-            if self.column_id(field) == column_id:
-                return path, field
-        return None
-
 
 def _physical_name(field: StructField) -> str:
     name = field.metadata.get(PHYSICAL_NAME)

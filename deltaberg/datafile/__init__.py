@@ -2,7 +2,6 @@
 
 from deltaberg.datafile.errors import DataFileError
 from deltaberg.datafile.file_schema import FileField, NamedField, file_fields
-from deltaberg.datafile.footer import FooterFacts, FooterLayout, Footers, footer_facts, read_footers
 from deltaberg.datafile.parquet.parquet import POSITION_COLUMN, ParquetSource
 from deltaberg.datafile.projection import Match, Projection, ReadField, project
 
@@ -10,16 +9,11 @@ __all__ = [
     "POSITION_COLUMN",
     "DataFileError",
     "FileField",
-    "FooterFacts",
-    "FooterLayout",
-    "Footers",
     "Match",
     "NamedField",
     "ParquetSource",
     "Projection",
     "ReadField",
     "file_fields",
-    "footer_facts",
     "project",
-    "read_footers",
 ]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import replace
 
 from deltaberg.iceberg.errors import InvalidIcebergRequest
@@ -230,6 +231,16 @@ class MetadataBuilder:
         """
         heads = {ref.snapshot_id for ref in self.refs.values()}
         return replace(
+            self._changed(self.snapshots[snapshot_id] for snapshot_id in heads),
+            snapshot_log=(),
+            metadata_log=(),
+            statistics=(),
+            partition_statistics=(),
+        )
+
+    def _changed(self, snapshots: Iterable[Snapshot]) -> TableMetadata:
+        """The base with these snapshots and whatever was changed, but for its logs and statistics."""
+        return replace(
             self._base,
             format_version=self.format_version,
             table_uuid=self.table_uuid,
@@ -241,17 +252,13 @@ class MetadataBuilder:
             partition_specs=tuple(self.specs.values()),
             default_spec_id=self.default_spec_id,
             last_partition_id=self.last_partition_id,
-            snapshots=tuple(self.snapshots[snapshot_id] for snapshot_id in heads),
-            snapshot_log=(),
-            metadata_log=(),
+            sort_orders=tuple(self.sort_orders.values()),
+            default_sort_order_id=self.default_sort_order_id,
+            snapshots=tuple(snapshots),
             refs=self.refs,
             current_snapshot_id=self.current_snapshot_id,
             last_sequence_number=self.last_sequence_number,
             next_row_id=self.next_row_id,
-            sort_orders=tuple(self.sort_orders.values()),
-            default_sort_order_id=self.default_sort_order_id,
-            statistics=(),
-            partition_statistics=(),
         )
 
     def build(self, *, previous_location: str | None) -> TableMetadata:
@@ -268,28 +275,11 @@ class MetadataBuilder:
         if snapshot_log:
             times.append(snapshot_log[-1].timestamp_ms)
         built = replace(
-            base,
-            format_version=self.format_version,
-            table_uuid=self.table_uuid,
-            location=self.location,
+            self._changed(self.snapshots.values()),
             stores_location=self.stores_location,
             last_updated_ms=max(times),
-            properties=self.properties,
-            schemas=tuple(self.schemas.values()),
-            current_schema_id=self.current_schema_id,
-            last_column_id=self.last_column_id,
-            partition_specs=tuple(self.specs.values()),
-            default_spec_id=self.default_spec_id,
-            last_partition_id=self.last_partition_id,
-            sort_orders=tuple(self.sort_orders.values()),
-            default_sort_order_id=self.default_sort_order_id,
-            snapshots=tuple(self.snapshots.values()),
             snapshot_log=snapshot_log,
             metadata_log=tuple(log[max(0, len(log) - kept) :]),
-            refs=self.refs,
-            current_snapshot_id=self.current_snapshot_id,
-            last_sequence_number=self.last_sequence_number,
-            next_row_id=self.next_row_id,
             statistics=tuple(self.statistics.values()),
             partition_statistics=tuple(self.partition_statistics.values()),
             encryption_keys=tuple(self.encryption_keys.values()),

@@ -164,13 +164,6 @@ class TableMetadata:
         text = self.properties.get(NAME_MAPPING_PROPERTY)
         return None if text is None else NameMapping.from_text(text)
 
-    def schema_by_id(self, schema_id: int) -> Schema:
-        """Raises CorruptMetadata when the table has no such schema."""
-        found = self._schemas_by_id.get(schema_id)
-        if found is None:
-            raise CorruptMetadata(f"Cannot find schema {schema_id}: the table has {_listed(self._schemas_by_id)}")
-        return found
-
     def spec_by_id(self, spec_id: int) -> PartitionSpec:
         """Raises CorruptMetadata when the table has no such partition spec."""
         found = self._specs_by_id.get(spec_id)

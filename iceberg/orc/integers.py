@@ -40,12 +40,12 @@ def _run_v1(data: bytes, at: int, signed: bool) -> tuple[Int64s, int]:
         if at >= len(data):
             raise ValueError("a run has no delta")
         delta = int.from_bytes(data[at : at + 1], "little", signed=True)
-        base, at = _varint(data, at + 1)
+        base, at = read_varint(data, at + 1)
         start = _unzigzag(base) if signed else base
         return _wrap(start) + np.arange(control + 3, dtype=np.int64) * delta, at
     values = []
     for _ in range(256 - control):
-        value, at = _varint(data, at)
+        value, at = read_varint(data, at)
         values.append(_unzigzag(value) if signed else value)
     return np.array([_wrap(value) for value in values], dtype=np.int64), at
 
@@ -110,9 +110,9 @@ def _patched_base(data: bytes, at: int) -> tuple[Int64s, int]:
 def _delta(data: bytes, at: int, signed: bool) -> tuple[Int64s, int]:
     code = data[at] >> 1 & 31
     width, length, at = _header(data, at)
-    raw, at = _varint(data, at)
+    raw, at = read_varint(data, at)
     base = _wrap(_unzigzag(raw) if signed else raw)
-    raw, at = _varint(data, at)
+    raw, at = read_varint(data, at)
     first = _wrap(_unzigzag(raw))
     steps = np.full(length, first, dtype=np.int64)
     steps[0] = base
@@ -159,7 +159,8 @@ def _wrap(value: int) -> int:
     return value - (1 << 64) if value >> 63 else value
 
 
-def _varint(data: bytes, at: int) -> tuple[int, int]:
+def read_varint(data: bytes, at: int) -> tuple[int, int]:
+    """An unsigned base-128 varint, and where it ends. Raises ValueError for one that is cut short."""
     value = shift = 0
     while True:
         if at >= len(data) or shift > 63:

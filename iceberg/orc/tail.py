@@ -15,6 +15,7 @@ import pyarrow as pa
 from deltaberg.datafile.errors import DataFileError
 from deltaberg.iceberg.metadata.unpacked_size import ORC_TAIL
 from deltaberg.iceberg.orc.compression import compress_footer, decompress
+from deltaberg.iceberg.orc.integers import read_varint
 
 
 class OrcKind(IntEnum):
@@ -328,9 +329,9 @@ def _check_tree(types: list[OrcType], location: str) -> None:
 def _fields(raw: bytes, location: str, what: str) -> Iterator[tuple[int, int | bytes]]:
     for number, wire, start, end in _raw_fields(raw, location, what):
         if wire == _WIRE_VARINT:
-            yield number, _read_varint(raw, start)[0]
+            yield number, read_varint(raw, start)[0]
         elif wire == _WIRE_BYTES:
-            _, body = _read_varint(raw, start)
+            _, body = read_varint(raw, start)
             yield number, raw[body:end]
         else:
             yield number, int.from_bytes(raw[start:end], "little")
@@ -341,13 +342,13 @@ def _raw_fields(raw: bytes, location: str, what: str) -> Iterator[tuple[int, int
     at, size = 0, len(raw)
     try:
         while at < size:
-            tag, at = _read_varint(raw, at)
+            tag, at = read_varint(raw, at)
             number, wire = tag >> 3, tag & 7
             start = at
             if wire == _WIRE_VARINT:
-                _, at = _read_varint(raw, at)
+                _, at = read_varint(raw, at)
             elif wire == _WIRE_BYTES:
-                length, at = _read_varint(raw, at)
+                length, at = read_varint(raw, at)
                 at += length
             elif wire == _WIRE_64:
                 at += 8
@@ -367,24 +368,11 @@ def _packed(raw: bytes, location: str) -> list[int]:
     at = 0
     try:
         while at < len(raw):
-            value, at = _read_varint(raw, at)
+            value, at = read_varint(raw, at)
             out.append(value)
     except ValueError as error:
         raise _corrupt(location, f"a packed list is cut short ({error})") from error
     return out
-
-
-def _read_varint(raw: bytes, at: int) -> tuple[int, int]:
-    value = shift = 0
-    while True:
-        if at >= len(raw) or shift > 63:
-            raise ValueError("a varint is cut short or too long")
-        byte = raw[at]
-        at += 1
-        value |= (byte & 127) << shift
-        if byte < 128:
-            return value, at
-        shift += 7
 
 
 def _varint(value: int) -> bytes:

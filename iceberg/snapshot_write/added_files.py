@@ -17,7 +17,6 @@ from deltaberg.iceberg.errors import InvalidIcebergRequest
 from deltaberg.iceberg.manifest.data_file import ADDED, DATA
 from deltaberg.iceberg.manifest.file_entries import as_status, check_added, conformed, with_columns, with_schemes
 from deltaberg.iceberg.manifest.manifest_list import ManifestContent
-from deltaberg.iceberg.manifest.metrics_config import MetricsConfig
 from deltaberg.iceberg.manifest.rolling_manifests import ManifestFolder, NewManifest, RollingManifests
 from deltaberg.iceberg.metadata.table_metadata import TableMetadata
 from deltaberg.iceberg.partition.partition_spec import PartitionSpec
@@ -46,7 +45,7 @@ class AddedFiles:
     """Writes the files of one partition spec to manifests; use as a context manager, then ask for ``written``.
 
     keep_inherited: data sequence numbers and first row ids of the batches are stored instead of being inherited from the
-    snapshot. config: how metrics are cut. Raises InvalidIcebergRequest for files that the format version does not allow.
+    snapshot. Raises InvalidIcebergRequest for files that the format version does not allow.
     """
 
     def __init__(
@@ -56,10 +55,9 @@ class AddedFiles:
         spec: PartitionSpec,
         *,
         keep_inherited: bool,
-        config: MetricsConfig | None = None,
     ) -> None:
         self._metadata, self._folder, self._spec = metadata, folder, spec
-        self._keep_inherited, self._config = keep_inherited, config
+        self._keep_inherited = keep_inherited
         self._runs = ManifestRuns(folder, spec, metadata)
         self._tally = SnapshotTally()
         self._highest = 0
@@ -79,8 +77,6 @@ class AddedFiles:
         entries = as_status(conformed_entries(batch, self._spec, self._metadata), ADDED)
         check_added(entries, self._metadata.format_version)
         entries = self._as_added(entries)
-        if self._config is not None:
-            entries = self._config.apply(entries, self._metadata.schema)
         self._tally.add(entries)
         self._note_deletes(entries)
         self._runs.write(entries)

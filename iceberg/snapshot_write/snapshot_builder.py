@@ -19,7 +19,6 @@ from deltaberg.iceberg.manifest.file_entries import as_status, identified, with_
 from deltaberg.iceberg.manifest.manifest_filter import FilesToDelete, FilteredManifest, as_deleted, filter_manifest
 from deltaberg.iceberg.manifest.manifest_list import ManifestContent, ManifestFile
 from deltaberg.iceberg.manifest.manifest_merging import by_spec, merge_bins, merge_manifests
-from deltaberg.iceberg.manifest.metrics_config import MetricsConfig
 from deltaberg.iceberg.manifest.rolling_manifests import ManifestFolder, NewManifest
 from deltaberg.iceberg.metadata.snapshot import OPERATION, Operation, Snapshot
 from deltaberg.iceberg.metadata.table_metadata import TableMetadata
@@ -110,17 +109,13 @@ class SnapshotBuilder:
         spec_id: int | None = None,
         *,
         keep_inherited: bool = False,
-        apply_metrics_config: bool = False,
     ) -> SnapshotBuilder:
         """Add data files, delete files or deletion vectors under a partition spec (the default one).
 
         ``keep_inherited``: the data sequence numbers and first row ids in the batches are stored instead of being
-        inherited from this snapshot. ``apply_metrics_config``: metrics are cut as ``write.metadata.metrics.*`` says.
+        inherited from this snapshot.
         """
-        config = MetricsConfig.of(self._staged.properties, self._staged.schema) if apply_metrics_config else None
-        with AddedFiles(
-            self._staged, self._folder, self._spec(spec_id), keep_inherited=keep_inherited, config=config
-        ) as added:
+        with AddedFiles(self._staged, self._folder, self._spec(spec_id), keep_inherited=keep_inherited) as added:
             for batch in _each(batches):
                 added.write(batch)
         self._vectors += added.vectors

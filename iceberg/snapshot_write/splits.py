@@ -16,7 +16,6 @@ import pyarrow.compute as pc
 
 from deltaberg.errors import error_context
 from deltaberg.iceberg.deletes.delete_index import PUFFIN, partition_keys, referenced_paths
-from deltaberg.iceberg.deletes.resolved_deletes import DeletedByKey, ResolvedDeletes, resolve_matched
 from deltaberg.iceberg.deletes.row_deletes import RowDeletes
 from deltaberg.iceberg.manifest.data_file import EQUALITY_DELETES
 from deltaberg.iceberg.manifest.live_files import live_entries, live_manifests
@@ -24,7 +23,6 @@ from deltaberg.iceberg.manifest.manifest_list import FieldSummary, ManifestConte
 from deltaberg.iceberg.metadata.snapshot import Snapshot
 from deltaberg.iceberg.metadata.table_metadata import TableMetadata
 from deltaberg.iceberg.partition.partition_spec import PartitionSpec
-from deltaberg.iceberg.scan.scan_task import matched_batches
 from deltaberg.iceberg.schema.single_value import decode_bounds
 from deltaberg.iceberg.schema.types import DoubleType, FloatType, Type, UnknownType, UuidType
 from deltaberg.iceberg.table import Table
@@ -79,20 +77,6 @@ def split_data_files(table: Table, part: SnapshotSplit, *, with_metrics: bool = 
     """The live data files of a part, like ``live_files.data_files``."""
     for manifest in part.manifests:
         yield from live_entries(table, manifest, with_metrics=with_metrics)
-
-
-def resolve_split(
-    table: Table, part: SnapshotSplit, *, by_key: DeletedByKey | None = None
-) -> Iterator[ResolvedDeletes]:
-    """The live data files of a part with their deleted rows, like ``resolve_deletes`` for the whole snapshot.
-
-    Of the delete entries only those are held that can touch a file of the part.
-    """
-    with error_context(table=table.location):
-        deletes = split_deletes(table, part)
-        yield from resolve_matched(
-            table, deletes, matched_batches(split_data_files(table, part), deletes.index), by_key=by_key
-        )
 
 
 def split_deletes(table: Table, part: SnapshotSplit) -> RowDeletes:

@@ -8,8 +8,8 @@ footers do not agree, and all files of a writer whose footers contradict the pro
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from typing import Final
 
 import numpy as np
@@ -55,30 +55,6 @@ class _Group:
     def wanted(self) -> int:
         """How many of its footers to read."""
         return min(self.files, 2) + max(0, self.files.bit_length() - _MORE_FROM)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Sampled:
-    """The groups of writers that a survey saw and that may be of several commits, and the writers that it came to
-    distrust.
-    """
-
-    layout: Mapping[str, frozenset[FileLayout]] = field(default_factory=dict)
-    distrusted: frozenset[str] = frozenset()
-
-    def judged(self) -> frozenset[str]:
-        """The writers to distrust: also those whose footers cannot be told apart by the time of their files."""
-        mixed = {writer for writer, layout in self.layout.items() if any_conflict(layout)}
-        return self.distrusted | mixed
-
-    def plus(self, other: Sampled) -> Sampled:
-        """The groups and distrusted writers of both."""
-        nothing: frozenset[FileLayout] = frozenset()
-        writers = {*self.layout, *other.layout}
-        return Sampled(
-            layout={each: self.layout.get(each, nothing) | other.layout.get(each, nothing) for each in writers},
-            distrusted=self.distrusted | other.distrusted,
-        )
 
 
 class FooterSampler:
@@ -127,10 +103,6 @@ class FooterSampler:
         """Another process uses what was found, and remembers nothing."""
         return {**vars(self), "_memory": None, "_progress": silent}
 
-    @property
-    def footers_read(self) -> int:
-        return self.count.read
-
     def findings(self) -> list[Finding]:
         """Files that cannot be read, and files whose rows are not as many as the metadata states; the first one is named."""
         return [
@@ -152,22 +124,31 @@ class FooterSampler:
             if not self._settle():
                 return
 
-    def sampled(self) -> Sampled:
-        """The results, to be merged with those of other splits."""
-        return Sampled(
-            layout={
-                writer: frozenset(self.layout[place] for place in places) for writer, places in self._of_writer.items()
-            },
-            distrusted=frozenset(self._distrusted),
-        )
+    def judged(self) -> frozenset[str]:
+        """The writers to distrust: also those whose footers cannot be told apart by the time of their files."""
+        mixed = {
+            writer
+            for writer, places in self._of_writer.items()
+            if any_conflict(frozenset(self.layout[place] for place in places))
+        }
+        return frozenset(self._distrusted | mixed)
 
-    def absorb(
-        self, layout: Sequence[FileLayout], unreadable: Mapping[str, str], miscounted: Mapping[str, str]
-    ) -> list[int]:
-        """Merge the results of another survey; returns the index in ``layout`` of each of its layouts."""
-        self.unreadable.update(unreadable)
-        self.miscounted.update(miscounted)
-        return [self._interned(UNREADABLE if each == UNREADABLE else each) for each in layout]
+    def without_files(self) -> FooterSampler:
+        """The layouts, the counts and what was learnt of writers, for ``merge``; small however many files were seen."""
+        summary = FooterSampler(self._storage, deep=self.deep)
+        summary.merge(self)
+        return summary
+
+    def merge(self, other: FooterSampler) -> list[int]:
+        """Add what another survey saw of other files; the place in ``layout`` of this one for each of its layouts."""
+        self.unreadable.update(other.unreadable)
+        self.miscounted.update(other.miscounted)
+        self.count = self.count.plus(other.count)
+        places = [self._interned(UNREADABLE if each == UNREADABLE else each) for each in other.layout]
+        for writer, theirs in other._of_writer.items():
+            self._of_writer.setdefault(writer, set()).update(places[place] for place in theirs)
+        self._distrusted |= other._distrusted
+        return places
 
     def note_unreadable(self, location: str, trouble: str) -> None:
         """Note a file that another process failed to read."""
@@ -314,7 +295,7 @@ class FooterSampler:
 
     def _settle(self) -> bool:
         """The end of a pass; whether another one is needed."""
-        self._distrusted |= self.sampled().judged()
+        self._distrusted |= self.judged()
         again = (len(self._mixed), len(self._distrusted)) != self._doubted
         self._settled = True
         doubts = {*self._doubts, *(("of writers whose footers differ",) if self._mixed or self._distrusted else ())}

@@ -31,6 +31,10 @@ class SparkEngine:
 
     work: SparkWork
 
+    @property
+    def writes_before_plan(self) -> bool:
+        return True
+
     @classmethod
     def of(cls, session: SparkSession | None) -> SparkEngine:
         """With a session, the active one, or a new one. Raises EngineUnavailable."""
@@ -43,14 +47,14 @@ class SparkEngine:
         *,
         target: tuple[UndoStorage, str] | None,
         progress: Progress,
-    ) -> AbstractContextManager[Splits | None]:
+    ) -> AbstractContextManager[Splits]:
         return distributed(
             self.work,
             source,
             options,
             settings=PartSettings.of(self.work.session),
             target=target,
-            progress=lambda done, total: progress("tasks", done, total),
+            progress=progress,
         )
 
     def rewriting(self, storage: UndoStorage, progress: Progress) -> RewriteRunner:

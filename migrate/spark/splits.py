@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from deltaberg.errors import UsageError
-from deltaberg.migrate.engine import Splits
+from deltaberg.migrate.engine import LocalSplits, Splits
+from deltaberg.migrate.files.footers import Progress
 from deltaberg.migrate.source import DeltaSource, IcebergSource, Source
 from deltaberg.migrate.spark.job_files import JobFiles
 from deltaberg.migrate.spark.staging import Inline, Staging
@@ -70,19 +72,18 @@ def distributed(
     *,
     settings: PartSettings,
     target: tuple[UndoStorage, str] | None,
-    progress: TaskProgress,
-) -> Iterator[Splits | None]:
-    """The splits of a source, or None where the driver does all the work: for few files, and for a whole history.
+    progress: Progress,
+) -> Iterator[Splits]:
+    """A source in splits for tasks; the driver does it all for few files, and for a whole history.
 
     target: the future target's folder; None where nothing may be written.
     """
-    if options.history == "all" or (isinstance(source, IcebergSource) and source.snapshot is None):
-        yield None
-        return
-    if stated_files(source) < settings.distribute_from:
-        yield None
+    is_empty = isinstance(source, IcebergSource) and source.snapshot is None
+    if options.history == "all" or is_empty or stated_files(source) < settings.distribute_from:
+        yield LocalSplits(progress=progress)
         return
     files_per_part = settings.files_per_part
+    count_tasks: TaskProgress = partial(progress, "tasks")
     staging: Staging = Inline.of(source.storage)
     if target is not None:
         storage, root = target
@@ -92,13 +93,13 @@ def distributed(
         storage.create_folders(join(staging.folder, "x"))
     try:
         if isinstance(source, DeltaSource):
-            delta = DeltaTranslation(work, source, staging, files_per_part=files_per_part, progress=progress)
+            delta = DeltaTranslation(work, source, staging, files_per_part=files_per_part, progress=count_tasks)
             yield _SparkSplits(delta=delta, recorded=None if target is None else target[0])
         else:
             assert source.snapshot is not None
             yield _SparkSplits(
                 iceberg=IcebergTranslation(
-                    work, source, source.snapshot, staging, files_per_part=files_per_part, progress=progress
+                    work, source, source.snapshot, staging, files_per_part=files_per_part, progress=count_tasks
                 )
             )
     finally:
@@ -127,6 +128,7 @@ class _SparkSplits:
         with JobFiles(self.recorded) as job:
             return self.delta.write(writer, job)
 
-    def write_delta(self, writer: DeltaWriter) -> WrittenDelta:
+    def write_delta(self, writer: DeltaWriter, *, after: tuple[int, int | None] | None) -> WrittenDelta:
+        assert after is None  # a history is never distributed
         assert self.iceberg is not None
         return self.iceberg.write(writer)

@@ -12,18 +12,16 @@ import uuid
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from functools import reduce
+from functools import partial
 from typing import Final
 
 import numpy as np
 import pyarrow as pa
 
 from deltaberg.delta.commit.distributed_create import FIRST_VERSION, PartsRecipe, TableInParts, WrittenPart
-from deltaberg.delta.commit.file_changes import ChangeTotals
 from deltaberg.delta.deletion_vector.deletion_vector import DeletionVectorDescriptor
 from deltaberg.delta.deletion_vector.deletion_vector_file import write_deletion_vectors
-from deltaberg.delta.log.actions import Txn
-from deltaberg.delta.log.log_path import commit_name, log_folder
+from deltaberg.delta.log.actions import Metadata
 from deltaberg.errors import CommitStateUnknown, error_context
 from deltaberg.iceberg.deletes.delete_index import DeleteMatches
 from deltaberg.iceberg.deletes.resolved_deletes import resolve_matched
@@ -39,8 +37,7 @@ from deltaberg.iceberg.snapshot_write.splits import (
     split_deletes,
 )
 from deltaberg.migrate.files.file_layout import FileLayout
-from deltaberg.migrate.files.footer_count import FooterCount
-from deltaberg.migrate.files.footers import ONE_BY_ONE, FooterSampler, Sampled
+from deltaberg.migrate.files.footers import ONE_BY_ONE, FooterSampler
 from deltaberg.migrate.files.outside_files import outside_of
 from deltaberg.migrate.files.rewrite import InThisProcess
 from deltaberg.migrate.files.rewrite_queue import RewriteQueue
@@ -52,17 +49,15 @@ from deltaberg.migrate.spark.staging import Place, StagedPaths, StagedRewrites, 
 from deltaberg.migrate.spark.tasks import Attempt, SparkWork, TaskProgress
 from deltaberg.migrate.target.interrupted_create import VECTORS_FOLDER, creation_lock_text
 from deltaberg.migrate.target.locations import join
-from deltaberg.migrate.target.watermark import WATERMARK_KEY, describe_source
+from deltaberg.migrate.target.watermark import describe_source
 from deltaberg.migrate.to_delta.ancestry import Ancestry
 from deltaberg.migrate.to_delta.entries import HIDDEN_FOLDER, DeltaEntries
 from deltaberg.migrate.to_delta.provenance import IcebergProvenance
-from deltaberg.migrate.to_delta.survey import DeltaSurvey, GroupTotals, examine_deletes, examine_files
-from deltaberg.migrate.to_delta.writer import RULES_GUARANTEED, DeltaWriter, WrittenDelta
+from deltaberg.migrate.to_delta.survey import DeltaSurvey, examine_deletes, examine_files
+from deltaberg.migrate.to_delta.writer import RULES_GUARANTEED, AddedSums, DeltaWriter, SnapshotCommit, WrittenDelta
 from deltaberg.storage import Storage, StorageError
-from deltaberg.storage.location_roots import Roots
 from deltaberg.translate.codes import FILE_LISTED_TWICE
 from deltaberg.translate.findings import Finding
-from deltaberg.translate.operations import iceberg_to_delta_operation
 
 _NAMESPACE: Final = uuid.UUID("5c1f2b3e-8a53-5d0e-9a0b-5b4f0b9c7e21")
 _NO_WORDS: Final = np.zeros(0, np.uint64)
@@ -90,20 +85,9 @@ class DeleteSplit:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ToDeltaSurvey:
-    """The survey of a task; tallies by index of the layout and spec id."""
+    """What a task found. found: where it left what it knows of the footers of single files."""
 
-    layout: tuple[FileLayout, ...]
-    tallies: tuple[tuple[int, int, GroupTotals], ...]
-    empty_strings: frozenset[int]
-    without_row_id: int
-    delete_keys: int
-    key_columns: frozenset[int]
-    deletes: dict[str, int]
-    unreadable: dict[str, str]
-    miscounted: dict[str, str]
-    outside: Roots
-    footers: FooterCount
-    sampled: Sampled
+    survey: DeltaSurvey
     found: Place | None
 
 
@@ -132,18 +116,7 @@ class ToDeltaSurveyTask:
             found = DeltaSurvey(footers=footers, outside=outside_of(source))
             self._look_at(unit, found)
         return ToDeltaSurvey(
-            layout=tuple(footers.layout),
-            tallies=tuple((place, spec_id, tally) for (place, spec_id), tally in found.tallies.items()),
-            empty_strings=frozenset(found.empty_strings),
-            without_row_id=found.without_row_id,
-            delete_keys=found.delete_keys,
-            key_columns=frozenset(found.key_columns),
-            deletes=dict(found.deletes),
-            unreadable=dict(footers.unreadable),
-            miscounted=dict(footers.miscounted),
-            outside=found.outside,
-            footers=footers.count,
-            sampled=footers.sampled(),
+            survey=replace(found, footers=footers.without_files()),
             found=self.staging.put(f"{attempt.name}-footers", footers) if isinstance(unit, IcebergSplit) else None,
         )
 
@@ -290,16 +263,19 @@ class IcebergTranslation:
         task = ToDeltaSurveyTask(source=source, ancestry=ancestry, staging=self._staging, deep=deep)
         while True:
             found = self._looked_at(task)
-            # Footers that one task read may cast doubt on files that other tasks took to be alike.
-            distrusted = reduce(Sampled.plus, (each.sampled for each in found), Sampled()).judged()
+            survey = DeltaSurvey(footers=FooterSampler(source.storage, deep=deep), outside=outside_of(source))
+            for each in found:
+                survey.merge(each.survey)
+            # What one task saw of a writer makes the files doubtful that others took to be alike.
+            distrusted = survey.footers.judged()
             if distrusted <= task.distrusted:
                 break
             task = replace(task, distrusted=distrusted)
         self._units = [
             replace(unit, found=each.found) for unit, each in zip(self._units, found[: len(self._units)], strict=True)
         ]
-        self._survey = _merged(found, FooterSampler(source.storage, deep=deep), outside_of(source))
-        return self._survey
+        self._survey = survey
+        return survey
 
     def _looked_at(self, task: ToDeltaSurveyTask) -> list[ToDeltaSurvey]:
         units: list[IcebergSplit | DeleteSplit] = [*self._units, *_delete_units(self._source, self._snapshot)]
@@ -313,10 +289,10 @@ class IcebergTranslation:
 
     def write(self, writer: DeltaWriter) -> WrittenDelta:
         """Commit the version that ``writer`` describes as version 1, in a checkpoint. Raises like ``DeltaWriter.write``."""
+        return writer.write(partial(self._create, writer), version=FIRST_VERSION)
+
+    def _create(self, writer: DeltaWriter, metadata: Metadata, said: SnapshotCommit) -> AddedSums:
         key = _key(writer, self._files_per_part)
-        metadata = writer.metadata(
-            writer.design.translation, writer.watermark, FIRST_VERSION, created_ms=writer.timestamp_ms
-        )
         table = TableInParts(
             writer.storage,
             writer.root,
@@ -329,7 +305,7 @@ class IcebergTranslation:
         )
         table.begin()
         try:
-            return self._written(writer, table, key)
+            return self._committed(writer, said, table, key)
         except CommitStateUnknown:
             raise
         except BaseException:
@@ -337,7 +313,7 @@ class IcebergTranslation:
                 _delete_below(writer.storage, join(writer.root, HIDDEN_FOLDER, f"{VECTORS_FOLDER}{key}"))
             raise
 
-    def _written(self, writer: DeltaWriter, table: TableInParts, key: str) -> WrittenDelta:
+    def _committed(self, writer: DeltaWriter, said: SnapshotCommit, table: TableInParts, key: str) -> AddedSums:
         done = self._work.run(
             self._task(writer, table.recipe, key),
             self._units,
@@ -353,33 +329,20 @@ class IcebergTranslation:
                 location=writer.root,
             )
         self._check_vectors(sum(part.vectors for part in parts))
-        snapshot = self._snapshot
-        operation, parameters = iceberg_to_delta_operation(snapshot.operation, first=True)
         staged = [location for part in parts for location in part.rewrites]
         own = table.commit(
             [part.written for part in parts],
             self._rewritten(writer, staged),
-            operation,
-            parameters=parameters,
-            timestamp_ms=writer.timestamp_ms,
-            extra_info={WATERMARK_KEY: writer.watermark.to_json()},
-            txns=[
-                Txn(
-                    app_id=writer.watermark.app_id,
-                    version=writer.watermark.version or 0,
-                    last_updated=writer.clock_ms,
-                )
-            ],
-            reserved_row_ids=writer.next_row_id - 1 if writer.design.lineage else -1,
+            said.operation,
+            parameters=said.parameters,
+            timestamp_ms=said.timestamp_ms,
+            extra_info=said.extra_info,
+            txns=[said.txn],
+            reserved_row_ids=said.reserved_row_ids,
         )
         totals = sum((part.written.totals for part in parts), own.totals)
-        return WrittenDelta(
-            commits=((writer.watermark.version or 0, FIRST_VERSION),),
-            location=f"{log_folder(writer.root)}/{commit_name(FIRST_VERSION)}",
-            files=totals.files,
-            rows=_live_rows(totals),
-            rewritten_files=own.totals.files,
-        )
+        rows = (totals.rows or 0) - totals.deleted_rows
+        return AddedSums(files=totals.files, rows=rows, rewritten_files=own.totals.files)
 
     def _task(self, writer: DeltaWriter, recipe: PartsRecipe, key: str) -> ToDeltaTask:
         survey = self._survey
@@ -447,30 +410,9 @@ def _delete_units(source: IcebergSource, snapshot: Snapshot) -> list[DeleteSplit
     return units
 
 
-def _merged(found: Sequence[ToDeltaSurvey], footers: FooterSampler, outside: Roots) -> DeltaSurvey:
-    result = DeltaSurvey(footers=footers, outside=outside)
-    for each in found:
-        outside.merge(each.outside)
-        places = footers.absorb(each.layout, each.unreadable, each.miscounted)
-        for place, spec_id, tally in each.tallies:
-            result.tallies.setdefault((places[place], spec_id), GroupTotals()).add(tally)
-        result.empty_strings |= each.empty_strings
-        result.without_row_id += each.without_row_id
-        footers.count = footers.count.plus(each.footers)
-        result.delete_keys += each.delete_keys
-        result.key_columns |= each.key_columns
-        for kind, count in each.deletes.items():
-            result.deletes[kind] += count
-    return result
-
-
 def _key(writer: DeltaWriter, files_per_part: int) -> str:
     text = f"{creation_lock_text(writer.watermark, writer.options_text)}|{writer.root}|{files_per_part}"
     return hashlib.sha256(text.encode()).hexdigest()[:32]
-
-
-def _live_rows(totals: ChangeTotals) -> int:
-    return (totals.rows or 0) - totals.deleted_rows
 
 
 def _delete_below(storage: Storage, folder: str) -> None:

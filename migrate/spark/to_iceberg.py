@@ -7,10 +7,10 @@ manifests of its own. The driver adds up the surveys, decides, and commits the m
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from functools import reduce
-from typing import Any, Final
+from functools import partial
+from typing import Final
 
 import numpy as np
 import pyarrow as pa
@@ -20,9 +20,8 @@ from deltaberg.delta.log.add_path import path_keys
 from deltaberg.delta.log.log_replay import ReplayedFiles
 from deltaberg.delta.log.path_fingerprints import fingerprints
 from deltaberg.iceberg.snapshot_write.added_files import AddedManifests, ManifestRecipe
-from deltaberg.migrate.files.file_layout import FileLayout
-from deltaberg.migrate.files.footer_count import FooterCount
-from deltaberg.migrate.files.footers import ONE_BY_ONE, Sampled
+from deltaberg.iceberg.snapshot_write.snapshot_builder import SnapshotBuilder
+from deltaberg.migrate.files.footers import ONE_BY_ONE, FooterSampler
 from deltaberg.migrate.source import DeltaSource
 from deltaberg.migrate.spark.job_files import JobFiles
 from deltaberg.migrate.spark.staging import Place, StagedPaths, StagedRewrites, Staging, any_repeated, staged_rewrites
@@ -32,14 +31,11 @@ from deltaberg.migrate.to_iceberg.deletes import PositionDeleteFiles, PuffinVect
 from deltaberg.migrate.to_iceberg.entries import DeleteSink, IcebergEntries, Written
 from deltaberg.migrate.to_iceberg.provenance import DeltaProvenance
 from deltaberg.migrate.to_iceberg.source_files import DeltaFileReader, DeltaFiles
-from deltaberg.migrate.to_iceberg.survey import IcebergSurvey, SurveyRequest, SurveyTotals
+from deltaberg.migrate.to_iceberg.survey import IcebergSurvey, SurveyRequest
 from deltaberg.migrate.to_iceberg.writer import IcebergWriter, WrittenIceberg
 from deltaberg.storage import Storage
 from deltaberg.storage.location_roots import Roots
-from deltaberg.translate.codes import ALL_CODES
-from deltaberg.translate.findings import Finding
 
-_CODES: Final = {code.name: code for code in ALL_CODES}
 _TAIL_ROWS: Final = 8192
 
 
@@ -98,18 +94,11 @@ _NOTHING_KNOWN: Final = KnownFiles(rewritten=frozenset(), without_row_ids=frozen
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ToIcebergSurvey:
-    """The survey of a task, codes by name."""
+    """What a task found. paths, found: where it left the fingerprints of its paths and what it knows of single files."""
 
-    totals: SurveyTotals
-    findings_by_column: tuple[tuple[str, str, int, int], ...]
-    without_field_ids: tuple[FileLayout, ...]
-    findings: tuple[dict[str, Any], ...]
-    unreadable: dict[str, str]
-    miscounted: dict[str, str]
-    counted_by_footer: int
+    survey: IcebergSurvey
+    footers: FooterSampler
     outside: Roots
-    footers: FooterCount
-    sampled: Sampled
     paths: StagedPaths
     found: Place | None
 
@@ -141,6 +130,7 @@ class ToIcebergSurveyTask:
                     paths.append(fingerprints(path_keys(adds.column("path"))))
                     surveyor.sample(reader.describe(adds))
         survey.totals.rewritten_files = len(survey.rewritten)
+        survey.counted_by_footer = reader.counted_by_footer
         every = np.concatenate(paths)
         every.sort()
         known = KnownFiles(
@@ -149,27 +139,9 @@ class ToIcebergSurveyTask:
             row_counts=dict(reader.row_counts),
         )
         return ToIcebergSurvey(
-            totals=survey.totals,
-            findings_by_column=tuple(
-                (name, what, files, rows) for (name, what), (_, files, rows) in survey.findings_by_column.items()
-            ),
-            without_field_ids=tuple(survey.without_field_ids.values()),
-            findings=tuple(
-                {
-                    "code": each.code.name,
-                    "what": each.what,
-                    "detail": each.detail,
-                    "files": each.files,
-                    "rows": each.rows,
-                }
-                for each in survey.findings
-            ),
-            unreadable=dict(reader.survey.unreadable),
-            miscounted=dict(reader.survey.miscounted),
-            counted_by_footer=reader.counted_by_footer,
+            survey=survey.without_files(),
+            footers=reader.survey.without_files(),
             outside=reader.outside,
-            footers=reader.survey.count,
-            sampled=reader.survey.sampled(),
             paths=staging.put_paths(attempt.name, every),
             found=staging.put(f"{attempt.name}-known", known) if known else None,
         )
@@ -262,15 +234,23 @@ class DeltaTranslation:
         task = ToIcebergSurveyTask(parts=self._parts, request=request, provenance=reader.provenance)
         while True:
             found = self._looked_at(task)
-            # Footers that one task read may cast doubt on files that other tasks took to be alike.
-            distrusted = reduce(Sampled.plus, (each.sampled for each in found), Sampled()).judged()
+            footers = FooterSampler(request.source.storage, deep=request.options.reads_all_footers)
+            for each in found:
+                footers.merge(each.footers)
+            # What one task saw of a writer makes the files doubtful that others took to be alike.
+            distrusted = footers.judged()
             if distrusted <= task.distrusted:
                 break
             task = replace(task, distrusted=distrusted)
         repeated = any_repeated(self._staging.storage, [each.paths for each in found])
         request.source.snapshot.check_parts(None, repeated=repeated)
         self._units = [replace(unit, found=each.found) for unit, each in zip(self._units, found, strict=True)]
-        return _merged(found, reader)
+        reader.survey.merge(footers)
+        survey = IcebergSurvey()
+        for each in found:
+            survey.merge(each.survey)
+            reader.outside.merge(each.outside)
+        return survey
 
     def _looked_at(self, task: ToIcebergSurveyTask) -> list[ToIcebergSurvey]:
         where = task.request.source.location
@@ -279,44 +259,37 @@ class DeltaTranslation:
 
     def write(self, writer: IcebergWriter, job: JobFiles) -> WrittenIceberg:
         """Commit the snapshot that ``writer`` describes. Raises like ``IcebergWriter.write``."""
-        design = writer.design
+        return writer.write(partial(self._add_files, writer, job), merge_manifests=False)
+
+    def _add_files(self, writer: IcebergWriter, job: JobFiles, builder: SnapshotBuilder) -> Written:
+        carries_lineage = writer.design.carries_lineage
         data_folder = join(writer.root, "data")
-        entries = writer.entries(writer.source, design.schema, design.translation, keep_positions=False)
-        written = Written()
-        with writer.begin(design.translation.schema) as transaction:
-            builder = writer.snapshot(transaction, merge_manifests=False)
-            recipe = builder.manifest_recipe(keep_inherited=design.carries_lineage)
-            job.writes_to(data_folder, recipe.folder)
-            task = ToIcebergTask(
-                parts=self._parts,
-                entries=replace(entries, rewritten=frozenset(), without_row_ids=frozenset()),
-                recipe=recipe,
-                storage=self._staging.storage,
-                data_folder=data_folder,
-                job=job.name,
-            )
-            done = self._work.run(
-                task, self._units, description=f"deltaberg: write manifests of {writer.root}", progress=self._progress
-            )
-            parts = [each.result for each in done]
-            builder.add_manifests(part.manifests for part in parts)
-            for part in parts:
-                job.keep(*part.manifests.locations, *part.deletes)
-                written.files += part.files
-                written.rows += part.rows
-            staged = [location for part in parts for location in part.rewrites]
-            if staged:
-                anew = replace(entries, written=written)
-                adds = (batch for batch, _ in staged_rewrites(self._staging, staged))
-                builder.add_files(anew.rewrite(adds), keep_inherited=design.carries_lineage)
-            table = transaction.commit(timestamp_ms=writer.clock_ms)
-        return WrittenIceberg(
-            commits=((writer.source.snapshot.version, builder.snapshot_id),),
-            location=table.metadata_location,
-            files=written.files,
-            rows=written.rows,
-            rewritten_files=written.rewritten,
+        entries = writer.all_entries()
+        written = entries.written
+        recipe = builder.manifest_recipe(keep_inherited=carries_lineage)
+        job.writes_to(data_folder, recipe.folder)
+        task = ToIcebergTask(
+            parts=self._parts,
+            entries=replace(entries, rewritten=frozenset(), without_row_ids=frozenset()),
+            recipe=recipe,
+            storage=self._staging.storage,
+            data_folder=data_folder,
+            job=job.name,
         )
+        done = self._work.run(
+            task, self._units, description=f"deltaberg: write manifests of {writer.root}", progress=self._progress
+        )
+        parts = [each.result for each in done]
+        builder.add_manifests(part.manifests for part in parts)
+        for part in parts:
+            job.keep(*part.manifests.locations, *part.deletes)
+            written.files += part.files
+            written.rows += part.rows
+        staged = [location for part in parts for location in part.rewrites]
+        if staged:
+            adds = (batch for batch, _ in staged_rewrites(self._staging, staged))
+            builder.add_files(entries.rewrite(adds), keep_inherited=carries_lineage)
+        return written
 
 
 def _split(source: DeltaSource, staging: Staging, files_per_part: int) -> tuple[DeltaParts, list[DeltaSplit]]:
@@ -343,23 +316,3 @@ def _split(source: DeltaSource, staging: Staging, files_per_part: int) -> tuple[
 def _allowance(files_before: int) -> int:
     """How many files of a split are sampled one by one, when at least so many come before it."""
     return max(0, ONE_BY_ONE - max(0, files_before))
-
-
-def _merged(found: Sequence[ToIcebergSurvey], reader: DeltaFileReader) -> IcebergSurvey:
-    result = IcebergSurvey()
-    for each in found:
-        result.totals = result.totals.plus(each.totals)
-        for name, what, files, rows in each.findings_by_column:
-            code, known_files, known_rows = result.findings_by_column.get((name, what), (_CODES[name], 0, 0))
-            result.findings_by_column[name, what] = (code, known_files + files, known_rows + rows)
-        for place, layout in zip(
-            reader.survey.absorb(each.without_field_ids, each.unreadable, each.miscounted),
-            each.without_field_ids,
-            strict=True,
-        ):
-            result.without_field_ids[place] = layout
-        result.findings += (Finding(**{**finding, "code": _CODES[finding["code"]]}) for finding in each.findings)
-        result.counted_by_footer += each.counted_by_footer
-        reader.outside.merge(each.outside)
-        reader.survey.count = reader.survey.count.plus(each.footers)
-    return result

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from hashlib import blake2b
 from typing import Final
 
@@ -14,7 +14,6 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from deltaberg.delta.log.add_path import path_keys
-from deltaberg.delta.log.log_path import commit_name, log_folder
 from deltaberg.delta.snapshot import Snapshot as DeltaSnapshot
 from deltaberg.delta.table import DeltaTable
 from deltaberg.delta.transaction import Transaction
@@ -23,9 +22,9 @@ from deltaberg.iceberg.metadata.snapshot import Snapshot
 from deltaberg.migrate.files.rewrite import rewritten_location
 from deltaberg.migrate.files.vector_copy import DeletionVector
 from deltaberg.migrate.target.locations import join
-from deltaberg.migrate.target.watermark import WATERMARK_KEY, Watermark, schema_fingerprint
+from deltaberg.migrate.target.watermark import Watermark, schema_fingerprint
 from deltaberg.migrate.to_delta.entries import HIDDEN_FOLDER, DeltaEntries, Rows, SourceFiles, write_vectors
-from deltaberg.migrate.to_delta.writer import RULES_GUARANTEED, DeltaWriter, WrittenDelta, live_rows, rewritten_files
+from deltaberg.migrate.to_delta.writer import AddedSums, DeltaWriter, WrittenDelta
 from deltaberg.translate.data_files import encode_paths
 from deltaberg.translate.operations import SCHEMA_CHANGED, iceberg_to_delta_operation
 
@@ -59,15 +58,6 @@ class DescribedFiles:
     vectors: pa.Array
 
 
-@dataclass(slots=True, kw_only=True)
-class _Sums:
-    files: int = 0
-    rows: int = 0
-    rewritten: int = 0
-    commits: list[tuple[int, int]] = field(default_factory=list)
-    checkpoint_failure: Exception | None = None
-
-
 class DeltaReplay:
     """Replays the snapshots of a design's ancestry. A file that is rewritten keeps its deleted rows, as all versions
     share it.
@@ -78,7 +68,7 @@ class DeltaReplay:
         self._line = writer.design.ancestry
         self._entries: DeltaEntries = writer.entries()
         self._rewriter = self._entries.rewriter()
-        self._sums = _Sums()
+        self._sums = AddedSums()
 
     def write(self, *, after: tuple[int, int | None] | None = None) -> WrittenDelta:
         """Commit one version a snapshot, and one for a schema that was changed after the last of them.
@@ -99,7 +89,7 @@ class DeltaReplay:
             )
         for version in range(first, len(ids)):
             state = self._commit(version, state)
-        return self.written(self._sums.commits, f"{log_folder(self._writer.root)}/{commit_name(len(ids) - 1)}")
+        return self.written([(ids[version][0], version) for version in range(first, len(ids))])
 
     def _commit(self, version: int, before: _FilesOfSnapshot) -> _FilesOfSnapshot:
         writer, snapshot = self._writer, self._line.snapshots[version]
@@ -117,22 +107,10 @@ class DeltaReplay:
             timestamp_ms = max(timestamp_ms, writer.source.table.metadata.last_updated_ms)
         with self._begin(version, watermark, base) as transaction:
             state = before if repeats else self._fill(transaction, snapshot, base, before)
-            transaction.set_txn(watermark.app_id, snapshot.snapshot_id, last_updated_ms=writer.clock_ms)
-            if writer.design.lineage:
-                transaction.reserve_row_ids(writer.next_row_id - 1)
-            operation, parameters = iceberg_to_delta_operation(snapshot.operation, first=version == 0)
-            if repeats:
-                operation, parameters = SCHEMA_CHANGED
-            transaction.commit(
-                operation,
-                parameters=parameters,
-                timestamp_ms=timestamp_ms,
-                extra_info={WATERMARK_KEY: watermark.to_json()},
-                rules_guaranteed=RULES_GUARANTEED,
-                expected_version=version,
-            )
+            operation = iceberg_to_delta_operation(snapshot.operation, first=version == 0)
+            said = writer.commit_of(watermark, SCHEMA_CHANGED if repeats else operation, timestamp_ms=timestamp_ms)
+            said.commit(transaction, expected_version=version)
         self.committed(transaction)
-        self._sums.commits.append((snapshot.snapshot_id, version))
         return state
 
     def committed(self, transaction: Transaction) -> None:
@@ -229,21 +207,12 @@ class DeltaReplay:
     ) -> None:
         """Add files that the target does not list yet."""
         for adds in self._new(transaction, found, rows, snapshot):
-            self._sums.files += adds.num_rows
-            self._sums.rows += live_rows(adds)
-            self._sums.rewritten += rewritten_files(adds)
+            self._sums.count(adds)
             transaction.add_files([_with_data_change(adds, changes_data)])
 
-    def written(self, commits: Sequence[tuple[int, int]], location: str) -> WrittenDelta:
-        """The totals of the commits."""
-        return WrittenDelta(
-            commits=tuple(commits),
-            location=location,
-            files=self._sums.files,
-            rows=self._sums.rows,
-            rewritten_files=self._sums.rewritten,
-            checkpoint_failure=self._sums.checkpoint_failure,
-        )
+    def written(self, commits: Sequence[tuple[int, int]]) -> WrittenDelta:
+        """What was committed, in sums."""
+        return self._writer.written(self._sums, commits)
 
     def _target_locations(self, files: SourceFiles) -> pa.Array:
         """Where the target has the files; one that is rewritten has the same name in every version of this conversion,

@@ -74,6 +74,20 @@ class DeltaSurvey:
     def files(self) -> int:
         return sum(tally.files for tally in self.tallies.values())
 
+    def merge(self, other: DeltaSurvey) -> None:
+        """Add a survey of other files of the same snapshots."""
+        self.outside.merge(other.outside)
+        places = self.footers.merge(other.footers)
+        for (place, spec_id), tally in other.tallies.items():
+            self.tallies.setdefault((places[place], spec_id), GroupTotals()).add(tally)
+        self.empty_strings |= other.empty_strings
+        self.without_row_id += other.without_row_id
+        self.delete_keys += other.delete_keys
+        self.key_columns |= other.key_columns
+        self.listed_twice = self.listed_twice or other.listed_twice
+        for kind, count in other.deletes.items():
+            self.deletes[kind] += count
+
 
 Surveying = Callable[[IcebergSource, Ancestry, bool], DeltaSurvey]
 """Surveys every file of an ancestry's snapshots; the third argument asks for every footer."""

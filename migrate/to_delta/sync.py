@@ -17,7 +17,6 @@ import pyarrow.compute as pc
 
 from deltaberg.delta.log.actions import Metadata
 from deltaberg.delta.log.add_path import path_keys
-from deltaberg.delta.log.log_path import commit_name, log_folder
 from deltaberg.delta.protocol.protocol import Protocol
 from deltaberg.delta.protocol.required_protocol import new_protocol, protocol_of_new_table
 from deltaberg.delta.snapshot import Snapshot as DeltaSnapshot
@@ -225,8 +224,7 @@ class DeltaSync:
         commits: list[tuple[int, int]] = []
         for each, metadata in zip(self.increment.pending, self.increment.metadata, strict=True):
             commits.append((0 if each.snapshot is None else each.snapshot.snapshot_id, self._commit(each, metadata)))
-        location = f"{log_folder(self.writer.root)}/{commit_name(commits[-1][1])}"
-        return self._replay.written(commits, location)
+        return self._replay.written(commits)
 
     def _commit(self, pending: PendingSnapshot, metadata: Metadata) -> int:
         writer, snapshot = self.writer, pending.snapshot

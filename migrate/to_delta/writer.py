@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from typing import Final
@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from deltaberg.delta.create_table import create_table, new_metadata
-from deltaberg.delta.log.actions import Metadata
+from deltaberg.delta.log.actions import Metadata, Txn
 from deltaberg.delta.log.log_path import commit_name, log_folder
 from deltaberg.delta.protocol.protocol import Protocol
 from deltaberg.delta.protocol.required_protocol import protocol_of_new_table
@@ -54,6 +54,54 @@ class WrittenDelta:
     checkpoint_failure: Exception | None = None
 
 
+@dataclass(slots=True, kw_only=True)
+class AddedSums:
+    """Sums over the files that were added to a target. checkpoint_failure: as in ``WrittenDelta``."""
+
+    files: int = 0
+    rows: int = 0
+    rewritten_files: int = 0
+    checkpoint_failure: Exception | None = None
+
+    def count(self, adds: pa.RecordBatch) -> None:
+        """Add a batch of ADD_SCHEMA: the rows are those that a reader sees."""
+        counts = pc.struct_field(adds.column("stats"), "num_records")
+        deleted = pc.struct_field(adds.column("deletion_vector"), "cardinality")
+        self.files += adds.num_rows
+        self.rows += int((pc.sum(counts).as_py() or 0) - (pc.sum(deleted).as_py() or 0))
+        self.rewritten_files += int(pc.sum(pc.starts_with(adds.column("path"), f"{HIDDEN_FOLDER}/")).as_py() or 0)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SnapshotCommit:
+    """What the commit that stands for a snapshot says beside its files. reserved_row_ids: as in
+    ``Transaction.reserve_row_ids``."""
+
+    operation: str
+    parameters: Mapping[str, object]
+    timestamp_ms: int
+    extra_info: Mapping[str, object]
+    txn: Txn
+    reserved_row_ids: int
+
+    def commit(self, transaction: Transaction, *, expected_version: int) -> int:
+        """Commit a transaction whose files are complete. Raises like ``Transaction.commit``."""
+        transaction.reserve_row_ids(self.reserved_row_ids)
+        transaction.set_txn(self.txn.app_id, self.txn.version, last_updated_ms=self.txn.last_updated)
+        return transaction.commit(
+            self.operation,
+            parameters=self.parameters,
+            timestamp_ms=self.timestamp_ms,
+            extra_info=self.extra_info,
+            rules_guaranteed=RULES_GUARANTEED,
+            expected_version=expected_version,
+        )
+
+
+CreateDelta = Callable[[Metadata, SnapshotCommit], AddedSums]
+"""Creates the target and commits its first version, with the files of the source's snapshot."""
+
+
 def _nothing() -> None:
     """Ignores the commit: the default of ``on_commit``."""
 
@@ -81,38 +129,50 @@ class DeltaWriter:
     on_commit: Callable[[], None] = _nothing
     run: RunId = field(default_factory=RunId)
 
-    def write(self) -> WrittenDelta:
-        """Commit version 0. Raises DeltaConflict where a log appeared meanwhile; leaves nothing behind when it fails."""
-        metadata = self.metadata(self.design.translation, self.watermark, 0, created_ms=self.timestamp_ms)
-        transaction = self.create(metadata)
-        files = rows = rewritten = 0
+    def write(self, create: CreateDelta, *, version: int = 0) -> WrittenDelta:
+        """Commit the first version, which ``create`` makes visible with its files. version: its number.
+
+        Raises DeltaConflict where a log appeared meanwhile; leaves nothing behind when it fails.
+        """
+        metadata = self.metadata(self.design.translation, self.watermark, version, created_ms=self.timestamp_ms)
+        snapshot = self.source.snapshot
+        operation = iceberg_to_delta_operation(None if snapshot is None else snapshot.operation, first=True)
+        sums = create(metadata, self.commit_of(self.watermark, operation, timestamp_ms=self.timestamp_ms))
+        return self.written(sums, ((self.watermark.version or 0, version),))
+
+    def create_at_once(self, metadata: Metadata, said: SnapshotCommit) -> AddedSums:
+        """Make the ``add`` actions of all files in this process, and commit them as version 0."""
+        transaction, sums = self.create(metadata), AddedSums()
         for adds in self._adds(transaction):
             transaction.add_files([adds])
-            files += adds.num_rows
-            rows += live_rows(adds)
-            rewritten += rewritten_files(adds)
-        if self.design.lineage:
-            transaction.reserve_row_ids(self.next_row_id - 1)
-        snapshot = self.source.snapshot
-        transaction.set_txn(self.watermark.app_id, self.watermark.version or 0, last_updated_ms=self.clock_ms)
-        operation, parameters = iceberg_to_delta_operation(None if snapshot is None else snapshot.operation, first=True)
-        version = transaction.commit(
-            operation,
-            parameters=parameters,
-            timestamp_ms=self.timestamp_ms,
-            extra_info={WATERMARK_KEY: self.watermark.to_json()},
-            rules_guaranteed=RULES_GUARANTEED,
-            expected_version=0,
-        )
+            sums.count(adds)
+        said.commit(transaction, expected_version=0)
         self.on_commit()
-        checkpoint = transaction.checkpoint_when_due()
+        sums.checkpoint_failure = transaction.checkpoint_when_due().failure
+        return sums
+
+    def commit_of(
+        self, watermark: Watermark, operation: tuple[str, Mapping[str, object]], *, timestamp_ms: int
+    ) -> SnapshotCommit:
+        """The commit of the version that holds the source at a watermark."""
+        return SnapshotCommit(
+            operation=operation[0],
+            parameters=operation[1],
+            timestamp_ms=timestamp_ms,
+            extra_info={WATERMARK_KEY: watermark.to_json()},
+            txn=Txn(app_id=watermark.app_id, version=watermark.version or 0, last_updated=self.clock_ms),
+            reserved_row_ids=self.next_row_id - 1 if self.design.lineage else -1,
+        )
+
+    def written(self, sums: AddedSums, commits: Sequence[tuple[int, int]]) -> WrittenDelta:
+        """What was committed; commits: as (snapshot id, version)."""
         return WrittenDelta(
-            commits=((self.watermark.version or 0, version),),
-            location=f"{log_folder(self.root)}/{commit_name(version)}",
-            files=files,
-            rows=rows,
-            rewritten_files=rewritten,
-            checkpoint_failure=checkpoint.failure,
+            commits=tuple(commits),
+            location=f"{log_folder(self.root)}/{commit_name(commits[-1][1])}",
+            files=sums.files,
+            rows=sums.rows,
+            rewritten_files=sums.rewritten_files,
+            checkpoint_failure=sums.checkpoint_failure,
         )
 
     def create(self, metadata: Metadata) -> Transaction:
@@ -191,15 +251,3 @@ class DeltaWriter:
             runner=self.runner,
             target_size=self.target_size,
         )
-
-
-def live_rows(adds: pa.RecordBatch) -> int:
-    """The rows that a reader sees of files that are added."""
-    counts = pc.struct_field(adds.column("stats"), "num_records")
-    deleted = pc.struct_field(adds.column("deletion_vector"), "cardinality")
-    return int((pc.sum(counts).as_py() or 0) - (pc.sum(deleted).as_py() or 0))
-
-
-def rewritten_files(adds: pa.RecordBatch) -> int:
-    """How many of them were written for the target."""
-    return int(pc.sum(pc.starts_with(adds.column("path"), f"{HIDDEN_FOLDER}/")).as_py() or 0)

@@ -296,7 +296,7 @@ def _name_mapping(
         merged,
         ids,
         hidden=(*hidden, *left_out),
-        files=[layout.fields or () for layout in survey.without_field_ids.values()],
+        files=[layout.fields or () for layout in survey.without_field_ids],
         first_spare_id=max([first_free, *(field_id + 1 for field_id in ids.values())]),
     )
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from typing import Final
 
 import numpy as np
@@ -85,7 +85,7 @@ class IcebergSurvey:
     findings_by_column: dict[tuple[str, str], tuple[Code, int, int]] = field(default_factory=dict)
     rewritten: set[str] = field(default_factory=set)
     without_row_ids: set[str] = field(default_factory=set)
-    without_field_ids: dict[int, FileLayout] = field(default_factory=dict)
+    without_field_ids: dict[FileLayout, None] = field(default_factory=dict)
     findings: list[Finding] = field(default_factory=list)
     counted_by_footer: int = 0
 
@@ -93,8 +93,26 @@ class IcebergSurvey:
         """Add the files of a batch that a code touches."""
         files = int(mask.sum())
         if files:
-            _, known_files, known_rows = self.findings_by_column.get((code.name, what), (code, 0, 0))
-            self.findings_by_column[(code.name, what)] = (code, known_files + files, known_rows + batch.rows_of(mask))
+            self._count(code, what, files, batch.rows_of(mask))
+
+    def _count(self, code: Code, what: str, files: int, rows: int) -> None:
+        _, known_files, known_rows = self.findings_by_column.get((code.name, what), (code, 0, 0))
+        self.findings_by_column[code.name, what] = (code, known_files + files, known_rows + rows)
+
+    def merge(self, other: IcebergSurvey) -> None:
+        """Add a survey of other files of the same version."""
+        self.totals = self.totals.plus(other.totals)
+        for (_, what), (code, files, rows) in other.findings_by_column.items():
+            self._count(code, what, files, rows)
+        self.rewritten |= other.rewritten
+        self.without_row_ids |= other.without_row_ids
+        self.without_field_ids |= other.without_field_ids
+        self.findings += other.findings
+        self.counted_by_footer += other.counted_by_footer
+
+    def without_files(self) -> IcebergSurvey:
+        """The survey without the locations of single files, which can be many."""
+        return replace(self, rewritten=set(), without_row_ids=set())
 
     def all_findings(self) -> list[Finding]:
         marked = [
@@ -182,6 +200,7 @@ class IcebergSurveyor:
         self._held_of: dict[int, dict[Path, FileField]] = {}
         self._obstacles_of: dict[int, tuple[SharingBlocker, ...]] = {}
         self._newest_only: dict[int, bool] = {}
+        self._known_layouts: set[int] = set()
 
     def survey(self) -> IcebergSurvey:
         """Every file of the version. Raises like ``sample``, and the errors of reading footers."""
@@ -242,8 +261,10 @@ class IcebergSurveyor:
 
     def _examine_group(self, index: int, here: Mask, batch: DeltaFiles, rewritten: Mask) -> None:
         layout = self.reader.survey.layout[index]
-        if layout.lacks_ids:
-            self.result.without_field_ids[index] = layout
+        if index not in self._known_layouts:
+            self._known_layouts.add(index)
+            if layout.lacks_ids:
+                self.result.without_field_ids[layout] = None
         for blocker in self._blockers(index, layout):
             self.result.mark(blocker.code, blocker.column, here, batch)
             rewritten |= here

@@ -191,7 +191,7 @@ def _name_mapping(
         periods.merged,
         periods.ids,
         hidden=[*hidden, *left_out],
-        files=[layout.fields or () for layout in survey.without_field_ids.values()],
+        files=[layout.fields or () for layout in survey.without_field_ids],
         first_spare_id=highest + 1,
     ).mapping
     if present is None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import uuid
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -29,7 +30,7 @@ from deltaberg.migrate.target.watermark import (
 )
 from deltaberg.migrate.to_iceberg.deletes import PositionDeleteFiles, PuffinVectors
 from deltaberg.migrate.to_iceberg.design import IcebergConversionPlan
-from deltaberg.migrate.to_iceberg.entries import DeleteSink, IcebergEntries
+from deltaberg.migrate.to_iceberg.entries import DeleteSink, IcebergEntries, Written
 from deltaberg.storage import Storage
 from deltaberg.translate.decimal_bounds import may_be_rounded
 from deltaberg.translate.operations import APPEND, OVERWRITE
@@ -50,6 +51,10 @@ class WrittenIceberg:
     files: int
     rows: int
     rewritten_files: int
+
+
+AddFiles = Callable[[SnapshotBuilder], Written]
+"""Adds the files of a Delta version to a snapshot, and says what became of them."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -73,26 +78,32 @@ class IcebergWriter:
     target_size: int | None = None
     run: RunId = field(default_factory=RunId)
 
-    def write(self) -> WrittenIceberg:
-        """Commit the first snapshot. Raises IcebergConflict where a table appeared meanwhile."""
-        design, version = self.design, self.source.snapshot.version
-        transaction = self.begin(design.translation.schema)
-        with transaction:
-            builder = self.snapshot(transaction)
-            entries = self.entries(self.source, design.schema, design.translation, keep_positions=False)
-            deletes = self.delete_sink(remembers=False)
-            with deletes:
-                found = entries.entries(design.reader.batches(), deletes)
-                builder.add_files(found, keep_inherited=design.carries_lineage)
-                builder.add_files(deletes.entries())
+    def write(self, add_files: AddFiles, *, merge_manifests: bool | None = None) -> WrittenIceberg:
+        """Commit the first snapshot, to which ``add_files`` adds the files. merge_manifests: as in ``SnapshotBuilder``.
+
+        Raises IcebergConflict where a table appeared meanwhile.
+        """
+        with self.begin(self.design.translation.schema) as transaction:
+            builder = self.snapshot(transaction, merge_manifests=merge_manifests)
+            written = add_files(builder)
             table = transaction.commit(timestamp_ms=self.clock_ms)
         return WrittenIceberg(
-            commits=((version, builder.snapshot_id),),
+            commits=((self.source.snapshot.version, builder.snapshot_id),),
             location=table.metadata_location,
-            files=entries.written.files,
-            rows=entries.written.rows,
-            rewritten_files=entries.written.rewritten,
+            files=written.files,
+            rows=written.rows,
+            rewritten_files=written.rewritten,
         )
+
+    def add_files(self, builder: SnapshotBuilder) -> Written:
+        """Make the entries of all files in this process."""
+        entries = self.all_entries()
+        deletes = self.delete_sink(remembers=False)
+        with deletes:
+            found = entries.entries(self.design.reader.batches(), deletes)
+            builder.add_files(found, keep_inherited=self.design.carries_lineage)
+            builder.add_files(deletes.entries())
+        return entries.written
 
     def snapshot(self, transaction: Transaction, *, merge_manifests: bool | None = None) -> SnapshotBuilder:
         """The first snapshot, without files yet."""
@@ -169,6 +180,10 @@ class IcebergWriter:
         spec_id = self.design.spec.spec_id
         folder = join(self.root, "data")
         return kind(self.storage, folder, spec_id=spec_id, new_id=self.run.new, remembers=remembers)
+
+    def all_entries(self) -> IcebergEntries:
+        """Makes entries from the files of the version."""
+        return self.entries(self.source, self.design.schema, self.design.translation, keep_positions=False)
 
     def entries(
         self, source: DeltaSource, schema: StructType, translation: IcebergSchemaTranslation, *, keep_positions: bool

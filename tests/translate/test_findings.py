@@ -1,6 +1,9 @@
 from __future__ import annotations
 
+import pickle
 import re
+
+import pytest
 
 from deltaberg.translate import codes
 from deltaberg.translate.findings import Finding, Severity, merge
@@ -18,6 +21,21 @@ def test_every_code_says_why_what_to_do_and_where_it_comes_up() -> None:
         assert code.remedy.endswith("."), code.name
         assert code.example, code.name
         assert set(code.to) <= {"iceberg", "delta"}, code.name
+
+
+def test_a_finding_travels_whole_and_its_code_by_name() -> None:
+    findings = [Finding(code=code, what="a", detail="b", files=1, rows=2, remedy="c") for code in codes.ALL_CODES]
+    sent = pickle.dumps(findings[0])
+    assert findings[0].code.reason.encode() not in sent
+    received = pickle.loads(pickle.dumps(findings))
+    assert received == findings
+    assert all(each.code is code for each, code in zip(received, codes.ALL_CODES, strict=True))
+
+
+def test_a_code_that_is_not_known_is_not_made_up() -> None:
+    renamed = pickle.dumps(codes.INT96).replace(b"int96", b"int97")
+    with pytest.raises(KeyError, match="int97"):
+        pickle.loads(renamed)
 
 
 def test_strict_only_raises_a_severity() -> None:

@@ -9,7 +9,6 @@ from deltaberg.delta.protocol.table_properties import TableProperties
 from deltaberg.translate.lineage import (
     DOMAIN,
     delta_lineage,
-    iceberg_to_delta_domain,
     iceberg_to_delta_lineage_properties,
 )
 
@@ -28,11 +27,6 @@ def test_the_lowest_free_id_is_one_above_the_high_water_mark() -> None:
 
 def test_a_table_without_the_domain_has_given_out_no_id() -> None:
     assert delta_lineage(TRACKED, ENABLED, {}).next_row_id == 0
-
-
-def test_the_domain_comes_back_from_a_round_trip() -> None:
-    made = iceberg_to_delta_domain(42)
-    assert delta_lineage(TRACKED, ENABLED, {DOMAIN: made}).next_row_id == 42
 
 
 @pytest.mark.parametrize(

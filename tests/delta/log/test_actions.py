@@ -106,9 +106,8 @@ def test_commit_info_may_hold_anything() -> None:
         raw={"timestamp": 1, "inCommitTimestamp": 2, "operation": "WRITE", "operationParameters": {"m": 1}}
     )
     assert (info.timestamp, info.in_commit_timestamp, info.operation) == (1, 2, "WRITE")
-    assert info.operation_parameters == {"m": 1}
     odd = CommitInfo(raw={"timestamp": "x", "operation": 5, "operationMetrics": [], "engineInfo": None})
-    assert (odd.timestamp, odd.operation, odd.engine_info, odd.txn_id) == (None, None, None, None)
+    assert (odd.timestamp, odd.operation, odd.engine_info) == (None, None, None)
     assert odd.operation_metrics == {}
 
 

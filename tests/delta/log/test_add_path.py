@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from deltaberg.delta.errors import CorruptLog
-from deltaberg.delta.log.add_path import decode_path, decode_paths, location_array, location_of, path_keys
+from deltaberg.delta.log.add_path import decode_path, decode_paths, location_array, path_keys
 
 ROOT = "/warehouse/t"
 
@@ -41,7 +41,6 @@ ROOT = "/warehouse/t"
 )
 @pytest.mark.parametrize("root", [ROOT, ROOT + "/"])
 def test_a_path_becomes_one_location(path: str, location: str, root: str) -> None:
-    assert location_of(path, root) == location
     together = location_array(pa.array([path, "other%20one", path]), root).to_pylist()
     assert together == [location, "/warehouse/t/other one", location]
 

@@ -10,6 +10,7 @@ from deltaberg.delta.errors import CorruptLog
 from deltaberg.delta.log.actions import Metadata
 from deltaberg.delta.protocol.protocol import Protocol
 from deltaberg.delta.schema.column_mapping import ColumnMapping, MappingMode
+from deltaberg.delta.schema.types import StructType
 
 READER_2 = Protocol(min_reader_version=2, min_writer_version=5)
 READER_2_WRITER_7 = Protocol(min_reader_version=2, min_writer_version=7, writer_features=("columnMapping",))
@@ -43,19 +44,22 @@ def metadata(*fields: dict[str, object], mode: str = "name", partition_columns: 
     )
 
 
+def below(schema: StructType, name: str) -> StructType:
+    kind = schema.field(name).type
+    assert isinstance(kind, StructType)
+    return kind
+
+
 @pytest.mark.parametrize("protocol", [READER_2, READER_2_WRITER_7, READER_3, WRITERS_ALONE, READER_1_WRITER_7])
 @pytest.mark.parametrize("mode", ["name", "id"])
 def test_a_supported_mode_maps_names_and_ids(protocol: Protocol, mode: str) -> None:
     struct = {"type": "struct", "fields": [mapped("x", 3, "col-x")]}
     mapping = ColumnMapping.of(protocol, metadata(mapped("s", 2, "col-s", struct), mode=mode))
     assert mapping.mode is MappingMode(mode)
-    assert mapping.physical_path(("s", "x")) == ("col-s", "col-x")
     assert mapping.physical_schema.names == ("col-s",)
+    assert below(mapping.physical_schema, "col-s").names == ("col-x",)
     assert mapping.max_column_id == 9
-    found = mapping.field_by_id(3)
-    assert found is not None
-    assert found[0] == ("s", "x")
-    assert mapping.field_by_id(8) is None
+    assert mapping.column_id(below(mapping.schema, "s").field("x")) == 3
 
 
 @pytest.mark.parametrize("protocol", [READER_1, OTHER_FEATURES])
@@ -78,7 +82,7 @@ def test_nested_ids_are_relative_to_the_field() -> None:
         READER_3, metadata(mapped("m", 4, "col-m", kind, **{"delta.columnMapping.nested.ids": ids}))
     )
     assert mapping.nested_ids(mapping.schema.field("m")) == {"key": 5, "value": 6, "value.element": 7}
-    assert mapping.physical_path(("m", "value", "element")) == ("col-m", "value", "element")
+    assert mapping.physical_schema.names == ("col-m",)
 
 
 def test_nested_ids_under_the_former_key_and_display_name_are_read() -> None:
@@ -117,6 +121,4 @@ def test_an_unknown_mode_is_refused() -> None:
 def test_structs_of_different_parents_may_share_physical_names() -> None:
     inner = {"type": "struct", "fields": [mapped("x", 2, "p")]}
     mapping = ColumnMapping.of(READER_3, metadata(mapped("s", 1, "p", inner)))
-    assert mapping.physical_path(("s", "x")) == ("p", "p")
-    with pytest.raises(KeyError):
-        mapping.physical_path(("s", "y"))
+    assert below(mapping.physical_schema, "p").names == ("p",)

@@ -560,23 +560,6 @@ def test_manifests_are_split_at_the_target_size(new_table: Callable[..., Table])
     assert summary_of(table)["total-data-files"] == str(count)
 
 
-def test_metrics_are_cut_as_the_properties_say(new_table: Callable[..., Table], data_files: Any) -> None:
-    table = new_table(
-        2,
-        properties={
-            "write.metadata.metrics.default": "truncate(3)",
-            "write.metadata.metrics.column.id": "counts",
-        },
-    )
-    batch = data_files.write(SCHEMA, pa.table({"id": pa.array([1, 2]), "s": ["abcdef", "xyz\U0010ffff"]}))
-    transaction = table.transaction()
-    transaction.snapshot("append").add_files(batch, apply_metrics_config=True)
-    (entry,) = entries_of(transaction.commit()).to_pylist()
-    assert dict(entry["value_counts"]) == {1: 2, 2: 2}
-    assert dict(entry["lower_bounds"]) == {2: b"abc"}
-    assert dict(entry["upper_bounds"]) == {2: b"xy{"}
-
-
 PARTITIONED: list[tuple[str, Type, list[Any]]] = [
     ("identity", BooleanType(), [True, False, None]),
     ("identity", IntegerType(), [-5, 7, None]),

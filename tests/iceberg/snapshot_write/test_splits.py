@@ -6,7 +6,7 @@ import functools
 import json
 import math
 import pickle
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -17,18 +17,19 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from deltaberg.errors import DeltabergError
-from deltaberg.iceberg.deletes.resolved_deletes import ResolvedDeletes, resolve_deletes
+from deltaberg.iceberg.deletes.resolved_deletes import ResolvedDeletes, resolve_deletes, resolve_matched
 from deltaberg.iceberg.manifest.live_files import data_files
 from deltaberg.iceberg.manifest.manifest_list import FieldSummary, ManifestContent, ManifestFile
 from deltaberg.iceberg.metadata.table_metadata import TableMetadata
 from deltaberg.iceberg.partition.partition_spec import UNPARTITIONED, PartitionField, PartitionSpec
 from deltaberg.iceberg.partition.transforms import IdentityTransform
+from deltaberg.iceberg.scan.scan_task import matched_batches
 from deltaberg.iceberg.schema.schema import Schema
 from deltaberg.iceberg.schema.single_value import single_value_bytes
 from deltaberg.iceberg.schema.types import DoubleType, NestedField
 from deltaberg.iceberg.snapshot_write.splits import (
+    SnapshotSplit,
     may_touch,
-    resolve_split,
     snapshot_splits,
     split_data_files,
     split_deletes,
@@ -73,6 +74,11 @@ def read_whole(name: str) -> tuple[Table, list[dict[str, Any]], list[tuple[str, 
     return table, rows(data_files(table, snapshot)), deleted(resolve_deletes(table, snapshot))
 
 
+def resolved_split(table: Table, part: SnapshotSplit) -> Iterator[ResolvedDeletes]:
+    deletes = split_deletes(table, part)
+    return resolve_matched(table, deletes, matched_batches(split_data_files(table, part), deletes.index))
+
+
 @pytest.mark.skipif(not CASES, reason="../shared is absent")
 @pytest.mark.parametrize("files_per_part", [1, 1_000_000])
 @pytest.mark.parametrize("name", CASES)
@@ -84,7 +90,7 @@ def test_the_parts_of_every_corpus_table_are_the_table_with_its_deletes(name: st
     snapshot = table.metadata.current_snapshot
     parts = pickle.loads(pickle.dumps(snapshot_splits(table, snapshot, files_per_part=files_per_part)))
     assert rows(batch for part in parts for batch in split_data_files(table, part)) == whole
-    assert deleted(each for part in parts for each in resolve_split(table, part)) == resolved
+    assert deleted(each for part in parts for each in resolved_split(table, part)) == resolved
     assert sum(part.files or 0 for part in parts) in {len(whole), 0}
 
 

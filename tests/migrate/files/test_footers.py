@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import pickle
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -18,7 +19,7 @@ from deltaberg.datafile import FileField
 from deltaberg.datafile.hybrid_calendar import HybridCalendar
 from deltaberg.migrate.files.file_layout import FileLayout, SeenFile, read_layout
 from deltaberg.migrate.files.footer_memory import FooterMemory, cache_folder
-from deltaberg.migrate.files.footers import FooterSampler, Sampled, any_conflict
+from deltaberg.migrate.files.footers import FooterSampler, any_conflict
 from deltaberg.migrate.files.provenance import Provenance
 from deltaberg.storage import open_storage
 
@@ -61,7 +62,7 @@ def observed(survey: FooterSampler, places: list[str], found: Provenance) -> lis
 
 
 def types(survey: FooterSampler, places: list[int]) -> list[pa.DataType]:
-    fields = [survey.facts[place].fields for place in places]
+    fields = [survey.layout[place].fields for place in places]
     return [each[0].type for each in fields if each is not None]
 
 
@@ -146,13 +147,19 @@ class TestSampling:
         assert again.tolist() == found
         assert survey.count.read == read
 
-    def test_the_parts_of_a_table_are_judged_together(self) -> None:
-        one, other = (
-            FileLayout(format="parquet", fields=(FileField(name="a", type=kind),)) for kind in (pa.int64(), pa.int32())
-        )
-        alone = [Sampled(facts={"w": frozenset({each})}) for each in (one, other)]
-        assert [each.judged() for each in alone] == [frozenset(), frozenset()]
-        assert alone[0].plus(alone[1]).judged() == {"w"}
+    def test_the_parts_of_a_table_are_judged_together(self, files: Files) -> None:
+        parts = []
+        for table in (PLAIN, OTHER):
+            part = survey_of()
+            observed(part, files([table] * 4), provenance(["w:1"] * 4, exact=False))
+            parts.append(pickle.loads(pickle.dumps(part.without_files())))
+        assert [part.judged() for part in parts] == [frozenset(), frozenset()]
+        together = survey_of()
+        for part in parts:
+            together.merge(part)
+        assert together.judged() == {"w"}
+        assert len(together.layout) == 2
+        assert (together.count.files, together.count.read) == (8, 4)
 
 
 KINDS = st.sampled_from([PLAIN, OTHER, MORE])
@@ -180,7 +187,7 @@ def test_no_file_is_described_by_one_that_differs_unless_its_group_hides_it(
     for place, (_, group, own), facts in zip(places, kinds, result, strict=True):
         alike = len({id(table) for table, other, belongs in kinds if other == group and belongs}) == 1
         if not own or alike:
-            assert survey.facts[facts] == read_layout(storage, place).facts
+            assert survey.layout[facts] == read_layout(storage, place).layout
 
 
 class TestConflicts:
@@ -242,7 +249,7 @@ class TestMemory:
         (place,) = files([PLAIN])
         memory = remembering()
         memory.recall([place], [None])
-        memory.learn({place: SeenFile(facts=FileLayout(format="unreadable"), rows=None, trouble="damaged")})
+        memory.learn({place: SeenFile(layout=FileLayout(format="unreadable"), rows=None, trouble="damaged")})
         memory.save()
         assert remembering().recall([place], [None]) == [None]
 

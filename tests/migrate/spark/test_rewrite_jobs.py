@@ -292,6 +292,8 @@ class TestAfterTheFirstError:
 
     def converted(self, source: Path, target: Path, work: Any, monkeypatch: pytest.MonkeyPatch) -> ConvertResult:
         class Engine(LocalEngine):
+            writes_before_plan = True
+
             def rewriting(self, storage: Any, progress: Any) -> Any:
                 return rewrite_files.InSparkTasks(work=work, storage=storage, progress=lambda *_: None)
 

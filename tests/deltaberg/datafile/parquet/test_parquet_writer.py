@@ -16,7 +16,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from deltaberg.datafile import DataFileError, ParquetSource, ReadField, footer_facts
+from deltaberg.datafile import DataFileError, ParquetSource, ReadField, file_fields
+from deltaberg.datafile.file_schema import walk
 from deltaberg.datafile.parquet.parquet_writer import ParquetFileWriter, WrittenFiles, parquet_schema
 from deltaberg.storage import Storage, StorageError, open_storage
 
@@ -83,8 +84,13 @@ def test_files_carry_ids_and_leave_out_what_has_no_values(storage: Storage, tmp_
             "split_offsets": [4],
         }
     ]
-    facts = footer_facts(storage, f"{tmp_path}/0.parquet")
-    found = [(".".join(leaf.path), leaf.field_id, leaf.physical_type) for leaf in facts.layout.leaves]
+    file = pq.ParquetFile(tmp_path / "0.parquet")
+    columns = file_fields(file.schema_arrow)
+    leaves = [each.field_id for each in walk(columns) if not each.children]
+    found = [
+        (leaf.path.replace(".list", "").replace(".key_value", ""), field_id, leaf.physical_type)
+        for leaf, field_id in zip(map(file.schema.column, range(len(leaves))), leaves, strict=True)
+    ]
     assert found == [
         ("id", 1, "INT64"),
         ("s.x", 3, "DOUBLE"),
@@ -94,10 +100,10 @@ def test_files_carry_ids_and_leave_out_what_has_no_values(storage: Storage, tmp_
         ("col-9", 13, "INT32"),
         ("u", 14, "FIXED_LEN_BYTE_ARRAY"),
     ]
-    assert [top.field_id for top in facts.layout.fields] == [1, 2, 5, 7, 13, 14]
-    assert facts.layout.two_level_lists == ()
-    assert facts.key_values == {b"k": b"v"}
-    assert str(pq.ParquetFile(tmp_path / "0.parquet").schema.column(6).logical_type) == "UUID"
+    assert len(file.schema) == len(leaves)
+    assert [column.field_id for column in columns] == [1, 2, 5, 7, 13, 14]
+    assert file.metadata.metadata[b"k"] == b"v"
+    assert str(file.schema.column(6).logical_type) == "UUID"
     back = [one for one in FIELDS if one.name not in ("void", "nothing")]
     with ParquetSource(storage, f"{tmp_path}/0.parquet") as source:
         (read,) = source.iter_batches(back, match="id")
