@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from deltaberg.migrate.history import HistoryReport
     from deltaberg.migrate.inspection import Inspection
     from deltaberg.migrate.plan_report import Plan
+    from deltaberg.migrate.publish.publisher import Publisher, PublishReport
     from deltaberg.migrate.rollback import RollbackReport
     from deltaberg.migrate.verify.verify import VerifyReport
     from deltaberg.table_scan import TableScan
@@ -42,6 +43,8 @@ __all__ = [
     "Interrupted",
     "NotATable",
     "Plan",
+    "PublishReport",
+    "Publisher",
     "RollbackReport",
     "TableScan",
     "Unsupported",
@@ -73,6 +76,7 @@ _HOMES = {
     "deltaberg.migrate.history": ("HistoryReport",),
     "deltaberg.migrate.inspection": ("Inspection",),
     "deltaberg.migrate.plan_report": ("Plan",),
+    "deltaberg.migrate.publish.publisher": ("PublishReport", "Publisher"),
     "deltaberg.migrate.rollback": ("RollbackReport",),
     "deltaberg.migrate.verify.verify": ("VerifyReport",),
     "deltaberg.table_scan": ("TableScan",),

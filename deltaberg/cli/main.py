@@ -22,8 +22,10 @@ from deltaberg.cli.history import history
 from deltaberg.cli.inspect import inspect
 from deltaberg.cli.options import Invocation
 from deltaberg.cli.plan import plan
+from deltaberg.cli.publish import publish
 from deltaberg.cli.rollback import rollback
 from deltaberg.cli.scan import scan
+from deltaberg.cli.status import status
 from deltaberg.cli.verify import verify
 from deltaberg.errors import DeltabergError, Interrupted, Unsupported
 from deltaberg.redaction import redacted
@@ -80,7 +82,7 @@ def _stoppable(command: Callable[..., None]) -> Callable[..., None]:
     return stoppable
 
 
-for command in (inspect, scan, history, plan, convert, verify, rollback):
+for command in (inspect, scan, history, plan, convert, verify, rollback, publish, status):
     app.command()(_stoppable(command))
 
 
