@@ -27,17 +27,13 @@ def _lines(tables: tuple[tuple[str, TableRecord], ...], now_ms: int) -> Iterator
         "lag_commits",
         "gauge",
         "Source commits that the target lacked at the last look.",
-        [(_of(name), _lag_commits(each)) for name, each in tables],
+        [(_of(name), each.job.lag_commits) for name, each in tables],
     )
     yield from _metric(
         "lag_seconds",
         "gauge",
-        "How long the target has lacked a source commit that was seen.",
-        [
-            (_of(name), 0.0 if each.behind_since_ms is None else max(0.0, (now_ms - each.behind_since_ms) / 1000))
-            for name, each in tables
-            if each.last is not None
-        ],
+        "How long ago the source committed what the target lacked at the last look.",
+        [(_of(name), each.job.lag_seconds(now_ms)) for name, each in tables],
     )
     yield from _metric(
         "last_success_timestamp_seconds",
@@ -65,14 +61,6 @@ def _lines(tables: tuple[tuple[str, TableRecord], ...], now_ms: int) -> Iterator
         yield _sample("sync_duration_seconds_count", _of(name), each.syncs)
 
 
-def _lag_commits(record: TableRecord) -> int | None:
-    return (
-        0
-        if record.last is not None and record.last_error is None and record.behind_since_ms is None
-        else record.job.lag_commits
-    )
-
-
 Labels = tuple[tuple[str, str], ...]
 
 
@@ -90,7 +78,7 @@ def _metric(name: str, kind: str, meaning: str, samples: Iterable[tuple[Labels, 
 
 def _sample(name: str, labels: Labels, value: float) -> str:
     said = ",".join(f'{key}="{_escaped(text)}"' for key, text in labels)
-    return f"deltaberg_{name}{'{' + said + '}' if said else ''} {value:.17g}"
+    return f"deltaberg_{name}{'{' + said + '}' if said else ''} {value:.15g}"
 
 
 def _escaped(text: str) -> str:

@@ -64,7 +64,6 @@ class TableRecord:
     last: TurnOutcome | None = None
     last_error: Failure | None = None
     last_success_ms: int | None = None
-    behind_since_ms: int | None = None
     failures: Counter[str] = field(default_factory=Counter)
     commits: int = 0
     syncs: int = 0
@@ -233,15 +232,12 @@ class Publisher:
     def _note(self, record: TableRecord, outcome: TurnOutcome) -> None:
         record.last = outcome
         if outcome.state in GOOD:
-            record.failures_in_row, record.last_error, record.behind_since_ms = 0, None, None
+            record.failures_in_row, record.last_error = 0, None
             record.last_success_ms = self._wall_ms()
-        else:
-            if record.behind_since_ms is None and record.job.lag_commits != 0:
-                record.behind_since_ms = self._wall_ms()
-            if outcome.failure is not None:
-                record.failures_in_row += 1
-                record.last_error = outcome.failure
-                record.failures[outcome.failure.code] += 1
+        elif outcome.failure is not None:
+            record.failures_in_row += 1
+            record.last_error = outcome.failure
+            record.failures[outcome.failure.code] += 1
         if outcome.state in {"synced", "created", "current"}:
             record.commits += len(outcome.commits)
             record.syncs += 1

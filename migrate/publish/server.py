@@ -80,10 +80,11 @@ class _Handler(BaseHTTPRequestHandler):
     sys_version = ""
 
     def do_GET(self) -> None:
-        if self.path == "/metrics":
+        path = self.path.partition("?")[0]
+        if path == "/metrics":
             now_ms = time.time_ns() // 1_000_000
             self._send(HTTPStatus.OK, metrics_text(self.server.publisher.records, now_ms=now_ms), CONTENT_TYPE)
-        elif self.path == "/health":
+        elif path == "/health":
             self._health()
         else:
             self._say(HTTPStatus.NOT_FOUND, error="expected /metrics, /health or POST /sync/NAME")

@@ -101,7 +101,7 @@ class TableJob:
     """A table with what is kept of it between its turns. One thread at a time takes a turn.
 
     synced: how the source looked before the last sync that succeeded, at ``checked`` by ``monotonic``. latest: how it looked
-    last.
+    last. behind_since_ms: when the source committed the first of what the target lacks, as far as looks have shown.
     """
 
     table: PublishedTable
@@ -114,6 +114,7 @@ class TableJob:
     latest: Look | None = None
     checked: float = 0.0
     position: int | None = None
+    behind_since_ms: int | None = None
     _lease: Lease | None = None
 
     def __post_init__(self) -> None:
@@ -127,6 +128,9 @@ class TableJob:
             self.latest = look
             if look == self.synced and begun - self.checked < self.recheck_s:
                 return self._outcome("unchanged", begun, lag_commits=0)
+            if self.behind_since_ms is None:
+                # What was committed before the first look may be in the target: it is not known yet.
+                self.behind_since_ms = self.wall_ms() if self.synced is None else look.moved_ms
             source = opened(self.table, self.storage)
             root = target_root(source, self.table.target)
             lease = self._lease or Lease(self.storage, root, term_s=self.lease_s, monotonic=self.monotonic)
@@ -137,6 +141,7 @@ class TableJob:
             done = self._synced(source, lease)
             lag = None if self.synced is None else look.commits_since(self.synced)
             self.synced, self.checked, self.position = look, begun, done.watermark
+            self.behind_since_ms = None
         return self._outcome(
             "created" if done.created else "synced" if done.commits else "current",
             begun,
@@ -153,6 +158,12 @@ class TableJob:
         if self.synced is None or self.latest is None:
             return None
         return self.latest.commits_since(self.synced)
+
+    def lag_seconds(self, now_ms: int) -> float | None:
+        """How long the target has lacked something; None where it was never known."""
+        if self.behind_since_ms is not None:
+            return max(0.0, (now_ms - self.behind_since_ms) / 1000)
+        return None if self.synced is None else 0.0
 
     def _synced(self, source: Source, lease: Lease) -> SyncResult:
         """Leaves what came of it in the lease's file, where ``status`` finds it."""
