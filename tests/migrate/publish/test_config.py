@@ -57,7 +57,12 @@ tables:
         TableFormat.ICEBERG,
         2.5,
     )
-    assert (orders.target, orders.ref, orders.squash, orders.options) == (None, None, False, ConvertOptions(format_version=3))
+    assert (orders.target, orders.ref, orders.squash, orders.options) == (
+        None,
+        None,
+        False,
+        ConvertOptions(format_version=3),
+    )
     assert (visits.name, visits.source, visits.target, visits.to) == (
         "visits",
         "/visits",
