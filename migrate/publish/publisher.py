@@ -143,6 +143,10 @@ class Publisher:
         """To be looked at, by any thread."""
         return self._records
 
+    def now_ms(self) -> int:
+        """What time it is, to say how long ago something was."""
+        return self._wall_ms()
+
     @property
     def is_alive(self) -> bool:
         """Whether the loop goes round, and nobody told it to stop."""

@@ -6,7 +6,6 @@ import hmac
 import ipaddress
 import json
 import threading
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from http import HTTPStatus
@@ -82,8 +81,8 @@ class _Handler(BaseHTTPRequestHandler):
     def do_GET(self) -> None:
         path = self.path.partition("?")[0]
         if path == "/metrics":
-            now_ms = time.time_ns() // 1_000_000
-            self._send(HTTPStatus.OK, metrics_text(self.server.publisher.records, now_ms=now_ms), CONTENT_TYPE)
+            publisher = self.server.publisher
+            self._send(HTTPStatus.OK, metrics_text(publisher.records, now_ms=publisher.now_ms()), CONTENT_TYPE)
         elif path == "/health":
             self._health()
         else:

@@ -128,7 +128,7 @@ class TableJob:
             self.latest = look
             if look == self.synced and begun - self.checked < self.recheck_s:
                 return self._outcome("unchanged", begun, lag_commits=0)
-            if self.behind_since_ms is None:
+            if self.behind_since_ms is None and look.files:
                 # What was committed before the first look may be in the target: it is not known yet.
                 self.behind_since_ms = self.wall_ms() if self.synced is None else look.moved_ms
             source = opened(self.table, self.storage)
