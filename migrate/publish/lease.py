@@ -1,6 +1,6 @@
 """Who works on a target: a lease beside it, in the store that holds it, so that publishers share tables without a service.
 
-``_deltaberg/lease-<N>.json`` of the highest N says who. To take a lease is to put N + 1 where there is none, so of several
+``_deltaberg/lease-<format>-<N>.json`` of the highest N says who. To take a lease is to put N + 1 where there is none, so of several
 that try one succeeds; the holder puts its own file again and again, which the store dates. Nobody's clock is compared with
 another's: how old a lease is, is the difference of two times of the store (a file that is put now, and the lease's), or what
 has passed on the monotonic clock of the one who waits while the lease stayed as it was.
@@ -25,11 +25,12 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import Any, Final
 
+from deltaberg.migrate.source import TableFormat
 from deltaberg.migrate.target.locations import join
 from deltaberg.migrate.to_delta.entries import HIDDEN_FOLDER
 from deltaberg.storage import AlreadyExists, FileInfo, NotFound, Storage, StorageError, is_dead, process_mark
 
-_NAME: Final = re.compile(r"lease-(?P<number>[0-9]{1,18})\.json")
+_NAME: Final = re.compile(r"lease-(?P<format>[a-z]+)-(?P<number>[0-9]{1,18})\.json")
 _LARGEST: Final = 1 << 16
 _HELD: Final = "held"
 _ENDED: Final = "ended"
@@ -52,10 +53,10 @@ class LeaseDocument:
         return self.state == _HELD
 
 
-def read_lease(storage: Storage, root: str) -> LeaseDocument | None:
+def read_lease(storage: Storage, root: str, format: TableFormat) -> LeaseDocument | None:
     """The newest lease beside a target; None where there is none. One listing and one GET."""
     for _ in range(3):
-        found = _leases(storage, root)
+        found = lease_files(storage, root, format)
         if not found:
             return None
         number, file = found[-1]
@@ -66,11 +67,13 @@ def read_lease(storage: Storage, root: str) -> LeaseDocument | None:
     return None
 
 
-def _leases(storage: Storage, root: str) -> list[tuple[int, FileInfo]]:
+def lease_files(storage: Storage, root: str, format: TableFormat) -> list[tuple[int, FileInfo]]:
+    """Their numbers and files, the newest last; there is one but while a lease passes on."""
     found = []
-    for file in storage.list(join(root, HIDDEN_FOLDER), start_after="lease-"):
+    first = f"lease-{format.value}-"
+    for file in storage.list(join(root, HIDDEN_FOLDER), start_after=first):
         name = file.location.rpartition("/")[2]
-        if not name.startswith("lease-"):
+        if not name.startswith(first):
             break
         match = _NAME.fullmatch(name)
         if match is not None and file.size <= _LARGEST:
@@ -108,12 +111,13 @@ class Lease:
         self,
         storage: Storage,
         root: str,
+        format: TableFormat,
         *,
         term_s: float,
         monotonic: Callable[[], float] = time.monotonic,
         mark: str | None = None,
     ) -> None:
-        self._storage, self._root, self._term_s = storage, root, term_s
+        self._storage, self._root, self._format, self._term_s = storage, root, format, term_s
         self._monotonic = monotonic
         self._process = process_mark() if mark is None else mark
         self._owner = f"{self._process}-{uuid.uuid4().hex[:8]}"
@@ -133,7 +137,7 @@ class Lease:
 
     def take(self) -> LeaseDocument | None:
         """Take the lease; None when it is held now, else the lease of the one who has it."""
-        newest = read_lease(self._storage, self._root)
+        newest = read_lease(self._storage, self._root, self._format)
         if newest is not None and newest.is_held and not self._has_ended(newest):
             return newest
         number = 1 if newest is None else newest.number + 1
@@ -141,12 +145,12 @@ class Lease:
         try:
             self._storage.put_if_absent(self._location(number), self._content(_HELD, None))
         except AlreadyExists:
-            return read_lease(self._storage, self._root)
-        found = _leases(self._storage, self._root)
+            return read_lease(self._storage, self._root, self._format)
+        found = lease_files(self._storage, self._root, self._format)
         if found and found[-1][0] > number:
             # What was read as the newest was long gone: others went on behind it.
             self._storage.delete(self._location(number))
-            return read_lease(self._storage, self._root)
+            return read_lease(self._storage, self._root, self._format)
         for older, file in found:
             if older < number:
                 with suppress(StorageError):
@@ -161,7 +165,7 @@ class Lease:
                 return False
             begun, until = self._monotonic(), self._counts_until
             self._storage.put(self._location(self._number), self._content(_HELD, None))
-            found = _leases(self._storage, self._root)
+            found = lease_files(self._storage, self._root, self._format)
             if self._monotonic() >= until or not found or found[-1][0] != self._number:
                 self._number = None
                 return False
@@ -216,7 +220,7 @@ class Lease:
             self._storage.delete(location)
 
     def _location(self, number: int) -> str:
-        return join(self._root, HIDDEN_FOLDER, f"lease-{number}.json")
+        return join(self._root, HIDDEN_FOLDER, f"lease-{self._format.value}-{number}.json")
 
     def _content(self, state: str, outcome: Mapping[str, Any] | None) -> bytes:
         content = {"owner": self._owner, "process": self._process, "state": state, "term_s": self._term_s}

@@ -117,7 +117,7 @@ def _standing(table: PublishedTable, now_ms: int) -> TableStanding:
     source = opened(table, storage)
     root = target_root(source, table.target)
     held = existing_target(storage, root, table.to)
-    lease = read_lease(storage, root)
+    lease = read_lease(storage, root, table.to)
     head = watermark_of(source)
     state = _state(held, head)
     commits, since_ms = (0, None) if state == "current" else _lag(source, None if held is None else held.watermark)

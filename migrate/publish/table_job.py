@@ -133,7 +133,9 @@ class TableJob:
                 self.behind_since_ms = self.wall_ms() if self.synced is None else look.moved_ms
             source = opened(self.table, self.storage)
             root = target_root(source, self.table.target)
-            lease = self._lease or Lease(self.storage, root, term_s=self.lease_s, monotonic=self.monotonic)
+            lease = self._lease or Lease(
+                self.storage, root, self.table.to, term_s=self.lease_s, monotonic=self.monotonic
+            )
             self._lease = lease
             other = lease.take()
             if other is not None:

@@ -146,7 +146,7 @@ def test_sigterm_ends_a_publisher_with_exit_code_0_and_its_lease(config: Path, d
         process.send_signal(signal.SIGTERM)
         process.communicate(timeout=120)
     assert process.returncode == 0
-    (lease,) = (orders / "_iceberg" / "_deltaberg").glob("lease-*.json")
+    (lease,) = (orders / "_iceberg" / "_deltaberg").glob("lease-iceberg-*.json")
     assert json.loads(lease.read_text())["state"] == "ended"
     assert run("publish", config, "--once").returncode == 1, "gone is still gone"
     assert not difference(rows_of_target(orders), rows_of_source(orders))

@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from deltaberg.migrate.publish.lease import Lease, read_lease
+from deltaberg.migrate.source import TableFormat
 from deltaberg.storage import open_storage
 
 ELSEWHERE = "000000000000-1-1"
@@ -35,7 +36,7 @@ def root(tmp_path: Path) -> Path:
 
 
 def lease(root: Path, clock: Clock | None = None, *, mark: str | None = None) -> Lease:
-    return Lease(open_storage(), str(root), term_s=TERM, monotonic=clock or Clock(), mark=mark)
+    return Lease(open_storage(), str(root), TableFormat.DELTA, term_s=TERM, monotonic=clock or Clock(), mark=mark)
 
 
 def files(root: Path) -> list[str]:
@@ -59,12 +60,12 @@ def test_a_lease_that_is_held_is_nobody_elses_until_it_ends(root: Path) -> None:
     assert held is not None
     assert (held.owner, held.is_held) == (mine.owner, True)
     mine.end({"state": "synced"})
-    document = read_lease(open_storage(), str(root))
+    document = read_lease(open_storage(), str(root), TableFormat.DELTA)
     assert document is not None
     assert (document.is_held, document.outcome) == (False, {"state": "synced"})
     assert other.take() is None
     assert other.is_held
-    assert files(root) == ["lease-2.json"]
+    assert files(root) == ["lease-delta-2.json"]
 
 
 def test_of_many_that_try_at_once_one_has_it(root: Path) -> None:
@@ -133,7 +134,7 @@ def test_a_holder_that_was_paused_stops_counting_on_it_before_anybody_takes_it_o
     set_age(root, TERM)
     assert other.take() is None
     mine.end({"state": "synced"})
-    document = read_lease(open_storage(), str(root))
+    document = read_lease(open_storage(), str(root), TableFormat.DELTA)
     assert document is not None
     assert (document.owner, document.is_held) == (other.owner, True), "who has lost it changes nothing"
 
@@ -158,24 +159,25 @@ def test_what_was_read_long_ago_takes_no_lease_from_those_who_went_on(
     held = slow.take()
     assert held is not None
     assert (held.owner, slow.is_held, last.is_held) == (last.owner, False, True)
-    assert files(root) == ["lease-3.json"]
+    assert files(root) == ["lease-delta-3.json"]
 
 
 def test_a_lease_file_that_is_no_lease_ends_like_any_other(root: Path) -> None:
     (root / "_deltaberg").mkdir(parents=True)
-    (root / "_deltaberg" / "lease-7.json").write_bytes(b"\xff{")
+    (root / "_deltaberg" / "lease-delta-7.json").write_bytes(b"\xff{")
     other = lease(root)
     assert other.take() is not None
     set_age(root, 60)
     assert other.take() is None
-    assert files(root) == ["lease-8.json"]
+    assert files(root) == ["lease-delta-8.json"]
 
 
 HOLDER = """
 import sys, time
 from deltaberg.migrate.publish.lease import Lease
+from deltaberg.migrate.source import TableFormat
 from deltaberg.storage import open_storage
-lease = Lease(open_storage(), sys.argv[1], term_s=3600)
+lease = Lease(open_storage(), sys.argv[1], TableFormat.DELTA, term_s=3600)
 assert lease.take() is None
 print("taken", flush=True)
 sys.stdin.read()

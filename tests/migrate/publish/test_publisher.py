@@ -14,7 +14,7 @@ import pyarrow as pa
 import pytest
 
 from deltaberg import Publisher
-from deltaberg.errors import UsageError
+from deltaberg.errors import Conflict, UsageError
 from deltaberg.iceberg.table import Table
 from deltaberg.migrate.publish.config import PublishedTable, PublisherConfig
 from deltaberg.migrate.publish.lease import Lease
@@ -213,7 +213,7 @@ def test_a_log_that_was_set_back_is_noticed_although_nothing_was_added(tables: l
 
 
 def test_a_table_that_another_publisher_works_on_is_left_to_it(tables: list[Path]) -> None:
-    other = Lease(open_storage(), f"{tables[0]}/_iceberg", term_s=3600)
+    other = Lease(open_storage(), f"{tables[0]}/_iceberg", TableFormat.ICEBERG, term_s=3600)
     assert other.take() is None
     publisher = Publisher(config(*map(to_iceberg, tables)))
     report = publisher.run_once()
@@ -226,7 +226,7 @@ def test_a_table_that_another_publisher_works_on_is_left_to_it(tables: list[Path
 
 def test_a_lease_passes_on_within_its_term_when_its_owner_is_gone(tables: list[Path]) -> None:
     """The owner was on another machine, so nothing but time tells that it is gone."""
-    gone = Lease(open_storage(), f"{tables[0]}/_iceberg", term_s=60, mark="000000000000-1-1")
+    gone = Lease(open_storage(), f"{tables[0]}/_iceberg", TableFormat.ICEBERG, term_s=60, mark="000000000000-1-1")
     assert gone.take() is None
     now = [0.0]
     publisher = Publisher(config(to_iceberg(tables[0])), monotonic=lambda: now[0])
@@ -374,3 +374,18 @@ def test_validation_names_a_table_whose_conversion_would_be_refused(catalog: Any
     assert found.error is not None
     assert (found.error.type, found.error.exit_code) == ("Refused", 3)
     assert not (tmp_path / "target").exists()
+
+
+def test_a_rollback_takes_the_lease_with_it_but_not_while_a_publisher_is_at_work(tables: list[Path]) -> None:
+    import deltaberg
+
+    before = sorted(tables[0].rglob("*"))
+    Publisher(config(to_iceberg(tables[0]))).run_once()
+    target = f"{tables[0]}/_iceberg"
+    lease = Lease(open_storage(), target, TableFormat.ICEBERG, term_s=3600)
+    assert lease.take() is None
+    with pytest.raises(Conflict, match=r"Cannot roll back .*: a publisher is at work on it .*; wait for its end"):
+        deltaberg.rollback(target)
+    lease.end()
+    deltaberg.rollback(target)
+    assert sorted(tables[0].rglob("*")) == before
