@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from enum import Enum
 from typing import Any, Final, Literal
 
 from deltaberg.errors import DeltabergError, error_context
@@ -23,7 +24,7 @@ GOOD: Final = frozenset({"unchanged", "current", "synced", "created"})
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Failure:
-    """Why a table's turn failed. code: of the plan where the plan refuses, else the kind of error."""
+    """Why a table's turn failed. code: of the plan where the plan refuses, the error's own kind where it has one, else its class."""
 
     type: str
     code: str
@@ -39,6 +40,8 @@ class Failure:
         code = kind
         if isinstance(error, Refused):
             code = next((item.code for item in error.plan.items if item.severity == "refuse"), kind)
+        elif isinstance(said := getattr(error, "kind", None), Enum):
+            code = str(said.value)
         return Failure(type=kind, code=code, message=redacted(str(error)), exit_code=error.exit_code)
 
     def to_json(self) -> dict[str, Any]:
