@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from deltaberg.migrate.history import HistoryReport
     from deltaberg.migrate.inspection import Inspection
     from deltaberg.migrate.plan_report import Plan
+    from deltaberg.migrate.publish.publisher import Publisher, PublishReport
     from deltaberg.migrate.rollback import RollbackReport
     from deltaberg.migrate.sync import SyncResult
     from deltaberg.migrate.verify.verify import VerifyReport
@@ -43,6 +44,8 @@ __all__ = [
     "Interrupted",
     "NotATable",
     "Plan",
+    "PublishReport",
+    "Publisher",
     "RollbackReport",
     "SyncResult",
     "TableScan",
@@ -76,6 +79,7 @@ _HOMES = {
     "deltaberg.migrate.history": ("HistoryReport",),
     "deltaberg.migrate.inspection": ("Inspection",),
     "deltaberg.migrate.plan_report": ("Plan",),
+    "deltaberg.migrate.publish.publisher": ("PublishReport", "Publisher"),
     "deltaberg.migrate.rollback": ("RollbackReport",),
     "deltaberg.migrate.sync": ("SyncResult",),
     "deltaberg.migrate.verify.verify": ("VerifyReport",),

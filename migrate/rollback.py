@@ -25,6 +25,7 @@ from deltaberg.delta.log.log_path import (
 )
 from deltaberg.errors import Conflict, NotATable, UsageError
 from deltaberg.iceberg.metadata.metadata_location import METADATA_FOLDER, VERSION_HINT, is_metadata_file
+from deltaberg.migrate.publish.lease import lease_files, read_lease
 from deltaberg.migrate.source import TableFormat
 from deltaberg.migrate.target.existing_target import ExistingTarget, existing_target
 from deltaberg.migrate.target.interrupted_create import VECTORS_FOLDER
@@ -33,7 +34,7 @@ from deltaberg.migrate.target.orphans import delete_abandoned, files_of_runs, ow
 from deltaberg.migrate.target.run_document import RunDocument, RunId, put_run_document, run_documents
 from deltaberg.migrate.target.target_root import ICEBERG_FOLDER
 from deltaberg.migrate.to_delta.entries import HIDDEN_FOLDER
-from deltaberg.storage import Storage, StorageError
+from deltaberg.storage import Storage, StorageError, is_dead
 
 _FIRST_METADATA = ("v1.metadata.json", "v1.gz.metadata.json")
 
@@ -83,6 +84,11 @@ def rollback(
                 f"Cannot roll back {root}: a conversion to it is running ({document.location}); wait for its end",
                 path=document.location,
             )
+    lease = read_lease(storage, root, chosen)
+    if lease is not None and lease.is_held and is_dead(lease.process) is False:
+        raise Conflict(
+            f"Cannot roll back {root}: a publisher is at work on it ({lease.owner}); wait for its end", path=root
+        )
     if _is_made_from(storage, root, chosen.other, chosen):
         raise Conflict(
             f"Cannot roll back the {chosen.value} table at {root}: the {chosen.other.value} table there was made from it "
@@ -96,6 +102,7 @@ def rollback(
     files = (*fixed, *_named_files(storage, root, chosen, own, runs))
     if not files:
         raise _nothing_there(storage, root)
+    files = (*files, *(file.location for _, file in lease_files(storage, root, chosen)))
     if not dry_run:
         if committed is not None:
             put_run_document(storage, root, committed, chosen)

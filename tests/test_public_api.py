@@ -19,6 +19,8 @@ EXPORTS = [
     "Interrupted",
     "NotATable",
     "Plan",
+    "PublishReport",
+    "Publisher",
     "RollbackReport",
     "SyncResult",
     "TableScan",
@@ -57,6 +59,7 @@ def test_results_are_frozen_dataclasses_with_a_json_form() -> None:
         deltaberg.HistoryReport,
         deltaberg.Inspection,
         deltaberg.Plan,
+        deltaberg.PublishReport,
         deltaberg.RollbackReport,
         deltaberg.VerifyReport,
     ):

@@ -22,8 +22,10 @@ from deltaberg.cli.history import history
 from deltaberg.cli.inspect import inspect
 from deltaberg.cli.options import Invocation
 from deltaberg.cli.plan import plan
+from deltaberg.cli.publish import publish
 from deltaberg.cli.rollback import rollback
 from deltaberg.cli.scan import scan
+from deltaberg.cli.status import status
 from deltaberg.cli.sync import sync
 from deltaberg.cli.verify import verify
 from deltaberg.errors import DeltabergError, Interrupted, Unsupported
@@ -81,7 +83,7 @@ def _stoppable(command: Callable[..., None]) -> Callable[..., None]:
     return stoppable
 
 
-for command in (inspect, scan, history, plan, convert, sync, verify, rollback):
+for command in (inspect, scan, history, plan, convert, sync, publish, status, verify, rollback):
     app.command()(_stoppable(command))
 
 

@@ -34,6 +34,12 @@ Table = Annotated[
     str, typer.Argument(help="A folder, an Iceberg *.metadata.json or a URL.", metavar="TABLE", show_default=False)
 ]
 SourceTable = Annotated[str, typer.Argument(help="The table to convert.", metavar="SOURCE", show_default=False)]
+ConfigFile = Annotated[
+    str,
+    typer.Argument(
+        help="The tables: a YAML file (docs/publish.md), or XTable's.", metavar="CONFIG.yaml", show_default=False
+    ),
+]
 To = Annotated[
     FormatName, typer.Option("--to", help="The format to convert to.", metavar="iceberg|delta", show_default=False)
 ]
