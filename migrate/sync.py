@@ -9,21 +9,25 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 from deltaberg.delta.errors import VersionNotFound
 from deltaberg.delta.table import DeltaTable
-from deltaberg.errors import CommitStateUnknown, Conflict
+from deltaberg.errors import CommitStateUnknown, Conflict, Interrupted
 from deltaberg.iceberg.table import Table
 from deltaberg.migrate.convert import ConvertResult, convert
 from deltaberg.migrate.engine import Progress
+from deltaberg.migrate.files.rewrite import InThisProcess
 from deltaberg.migrate.plan import check_request
 from deltaberg.migrate.plan_report import Plan, items_of
 from deltaberg.migrate.refusal import STOPS_AT_SOURCE, Refused, refused_by_source
 from deltaberg.migrate.source import DeltaSource, IcebergSource, Source, TableFormat, naming_target
 from deltaberg.migrate.target.existing_target import ExistingTarget, existing_target, require_same_past
-from deltaberg.migrate.target.run_document import RunId
+from deltaberg.migrate.target.interrupted_conversion import what_stands
+from deltaberg.migrate.target.orphans import delete_dead_runs, end_run
+from deltaberg.migrate.target.run_document import RunId, at_work, put_run_document
 from deltaberg.migrate.target.target_root import target_root
 from deltaberg.migrate.target.undo_storage import UndoStorage
 from deltaberg.migrate.target.watermark import Watermark, describe_source, watermark_of
@@ -33,6 +37,7 @@ from deltaberg.migrate.to_delta.writer import DeltaWriter, WrittenDelta
 from deltaberg.migrate.to_iceberg.sync import design_increment as to_iceberg
 from deltaberg.migrate.to_iceberg.sync import write_increment
 from deltaberg.migrate.to_iceberg.writer import IcebergWriter, WrittenIceberg
+from deltaberg.storage import StorageError
 from deltaberg.translate.findings import Finding
 from deltaberg.translate.options import ConvertOptions
 
@@ -111,6 +116,10 @@ def sync(
             # Another sync of the same source may have been faster: then there is less to do, or nothing.
             if not job.was_overtaken():
                 raise
+        except Interrupted:
+            raise
+        except KeyboardInterrupt as error:
+            raise job.what_stands() from error
     return job.run()
 
 
@@ -124,6 +133,7 @@ class _Sync:
     clock_ms: int
     progress: Progress | None
     _before: Watermark | None = None
+    _run: RunId = field(default_factory=RunId)
 
     def run(self) -> SyncResult:
         check_request(self.source, self.to, self.options or ConvertOptions())
@@ -133,11 +143,14 @@ class _Sync:
             return self._create()
         options = self._options(held)
         self._before = before = self._watermark(held, watermark)
+        self._run = RunId()
+        storage = UndoStorage(self.source.storage, self._run)
         if before.is_same_state(watermark) and self.to is TableFormat.ICEBERG:
+            self._clean(held, storage, overtaken=False)
             return self._result(held.metadata_location, before, watermark)
-        storage = UndoStorage(self.source.storage, RunId())
         try:
-            return self._go_on(held, before, watermark, options, storage)
+            with at_work(self._run):
+                done = self._go_on(held, before, watermark, options, storage)
         except CommitStateUnknown:
             raise
         except STOPS_AT_SOURCE as error:
@@ -149,6 +162,23 @@ class _Sync:
         except BaseException:
             storage.discard()
             raise
+        self._clean(held, storage, overtaken=bool(done.commits))
+        return done
+
+    def what_stands(self) -> Interrupted:
+        """The error to raise in place of an interrupt."""
+        watermark = watermark_of(self.source)
+        return what_stands(self.source.storage, self.root, self.to, watermark, self._run, before=self._before)
+
+    def _clean(self, held: ExistingTarget, storage: UndoStorage, *, overtaken: bool) -> None:
+        """End this run, and delete what syncs left that died. Where that fails, the next run does it."""
+        committed = RunId.of_plan(held.plan_name)
+        with suppress(StorageError):
+            if overtaken:
+                end_run(storage, self.root, self._run)
+            delete_dead_runs(
+                storage, self.root, self.to, committed=committed, now_ms=self.clock_ms, overtaken=overtaken
+            )
 
     def was_overtaken(self) -> bool:
         """Whether the target has moved on to a later state of the same source, and nobody else has committed to it."""
@@ -215,7 +245,7 @@ class _Sync:
         storage: UndoStorage,
     ) -> SyncResult:
         findings: Sequence[Finding]
-        write: Callable[[], WrittenIceberg | WrittenDelta | None]
+        write: Callable[[], WrittenIceberg | WrittenDelta] | None
         if isinstance(self.source, DeltaSource):
             findings, write = self._to_iceberg(self.source, held, before, watermark, options, storage)
         else:
@@ -223,9 +253,10 @@ class _Sync:
         made = self._plan(findings, options)
         if made.refused:
             raise Refused(made)
-        done = write()
-        if done is None:
+        if write is None:
             return self._result(held.metadata_location, before, watermark)
+        put_run_document(storage, self.root, storage.run, self.to, goes_on=True)
+        done = write()
         return replace(
             self._result(done.location, before, watermark),
             commits=done.commits,
@@ -243,7 +274,7 @@ class _Sync:
         watermark: Watermark,
         options: ConvertOptions,
         storage: UndoStorage,
-    ) -> tuple[Sequence[Finding], Callable[[], WrittenIceberg | None]]:
+    ) -> tuple[Sequence[Finding], Callable[[], WrittenIceberg]]:
         assert before.version is not None
         try:
             base = replace(source, snapshot=source.table.snapshot(version=before.version))
@@ -259,6 +290,7 @@ class _Sync:
             options_text=held.options_text,
             partition_timezone=options.partition_timezone,
             clock_ms=self.clock_ms,
+            runner=InThisProcess(new_id=storage.run.new),
             run=storage.run,
         )
         return increment.design.findings, lambda: write_increment(increment, writer, squash=self.squash)
@@ -271,7 +303,7 @@ class _Sync:
         watermark: Watermark,
         options: ConvertOptions,
         storage: UndoStorage,
-    ) -> tuple[Sequence[Finding], Callable[[], WrittenDelta | None]]:
+    ) -> tuple[Sequence[Finding], Callable[[], WrittenDelta] | None]:
         target = DeltaTable.open(self.root, storage).snapshot()
         increment = to_delta(source, target, before, options, self.root, squash=self.squash)
         writer = DeltaWriter(
@@ -283,13 +315,13 @@ class _Sync:
             options_text=held.options_text,
             clock_ms=self.clock_ms,
             plan_name=held.plan_name,
+            runner=InThisProcess(new_id=storage.run.new),
             on_commit=storage.keep,
             run=storage.run,
         )
-        return (
-            increment.design.findings,
-            lambda: None if increment.is_empty else DeltaSync(writer=writer, increment=increment).write(),
-        )
+        if increment.is_empty:
+            return increment.design.findings, None
+        return increment.design.findings, DeltaSync(writer=writer, increment=increment).write
 
     def _plan(self, findings: Sequence[Finding] = (), options: ConvertOptions | None = None) -> Plan:
         return Plan(

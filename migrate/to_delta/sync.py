@@ -34,7 +34,7 @@ from deltaberg.migrate.files.outside_files import outside_of
 from deltaberg.migrate.files.vector_copy import DeletionVector
 from deltaberg.migrate.source import IcebergSource
 from deltaberg.migrate.target.locations import real_locations
-from deltaberg.migrate.target.watermark import WATERMARK_KEY, Watermark, schema_fingerprint
+from deltaberg.migrate.target.watermark import RUN_KEY, WATERMARK_KEY, Watermark, schema_fingerprint
 from deltaberg.migrate.to_delta.ancestry import Ancestry, line_of
 from deltaberg.migrate.to_delta.design import DELETION_VECTORS_KEY, DeltaConversionPlan, design_delta_increment
 from deltaberg.migrate.to_delta.existing import ExistingDelta, metadata_after
@@ -228,7 +228,7 @@ class DeltaSync:
         writer, snapshot = self.writer, pending.snapshot
         base = DeltaTable.open(writer.root, writer.storage).snapshot()
         watermark = watermark_at(writer.watermark, pending)
-        with begin_transaction(base, now_ms=lambda: writer.clock_ms) as transaction:
+        with begin_transaction(base, now_ms=lambda: writer.clock_ms, new_id=writer.run.new) as transaction:
             if metadata != base.metadata:
                 transaction.set_metadata(metadata)
                 protocol = protocol_of_new_table(metadata)
@@ -246,7 +246,7 @@ class DeltaSync:
                 operation[0],
                 parameters=operation[1],
                 timestamp_ms=self._timestamp_ms(pending),
-                extra_info={WATERMARK_KEY: watermark.to_json()},
+                extra_info={WATERMARK_KEY: watermark.to_json(), RUN_KEY: str(writer.run.value)},
                 rules_guaranteed=RULES_GUARANTEED,
                 expected_version=base.version + 1,
             )

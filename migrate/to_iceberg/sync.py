@@ -22,6 +22,7 @@ from deltaberg.iceberg.manifest.manifest_list import ManifestContent
 from deltaberg.iceberg.metadata.snapshot import Snapshot
 from deltaberg.iceberg.metadata.snapshot_ref import MAIN_BRANCH
 from deltaberg.iceberg.metadata.table_requirement import AssertRefSnapshotId
+from deltaberg.iceberg.runtime import Runtime
 from deltaberg.iceberg.schema.name_mapping import NAME_MAPPING_PROPERTY, MappedField, NameMapping
 from deltaberg.iceberg.table import Table
 from deltaberg.iceberg.transaction import Transaction
@@ -120,7 +121,7 @@ def write_increment(increment: IcebergIncrement, writer: IcebergWriter, *, squas
     head = target.metadata.current_snapshot
     replay = IcebergReplay(writer, live=increment.live, last_number=target.metadata.last_sequence_number)
     groups = [list(increment.commits)] if squash else [[each] for each in increment.commits]
-    with target.transaction() as transaction:
+    with target.transaction(Runtime(new_uuid=lambda: str(writer.run.new()))) as transaction:
         transaction.require(
             AssertRefSnapshotId(ref=MAIN_BRANCH, snapshot_id=None if head is None else head.snapshot_id)
         )

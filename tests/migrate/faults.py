@@ -97,12 +97,12 @@ class Proof:
             held = existing_target(self._storage, self.root, self.conversion.to)
             if held is None:
                 return found
-            assert held.position is not None
+            assert held.watermark is not None
             got = self.target_rows()
         except DeltabergError as error:
             return [*found, f"the target cannot be read: {error}"]
-        if got != self._rows_at(held.position.version):
-            found.append(f"the target has other rows than {held.position.describe()}: {got}")
+        if got != self._rows_at(held.watermark.version):
+            found.append(f"the target has other rows than {held.watermark.describe()}: {got}")
         return found
 
     def after_next_run(self) -> list[str]:

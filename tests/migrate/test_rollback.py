@@ -174,7 +174,7 @@ def test_a_creation_in_parts_that_died_is_cleared(tmp_path: Path) -> None:
     vectors.parent.mkdir(parents=True)
     vectors.write_bytes(b"")
     report = deltaberg.rollback(target)
-    assert (report.format, len(report.files), report.position) == ("delta", 2, None)
+    assert (report.format, len(report.files), report.watermark) == ("delta", 2, None)
     assert not target.exists()
 
 

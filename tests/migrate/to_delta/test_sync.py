@@ -117,7 +117,7 @@ def test_each_snapshot_is_one_version_and_a_second_sync_does_nothing(
     assert [version for _, version in done.commits] == [1, 2, 3]
     assert_every_version_is_equal(table, tmp_path, done, difference)
     again = synced(table.metadata_location, tmp_path)
-    assert (again.commits, again.before, again.position) == ((), done.position, done.position)
+    assert (again.commits, again.before, again.watermark) == ((), done.watermark, done.watermark)
     report = verify(
         open_source(table.metadata_location, open_storage()),
         open_source(done.target, open_storage()),

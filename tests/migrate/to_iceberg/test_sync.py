@@ -90,10 +90,10 @@ def test_a_target_that_is_not_there_is_created_and_a_second_sync_does_nothing(tm
     folder = tmp_path / "table"
     write(folder, rows(0))
     first = synced(folder)
-    assert (first.created, first.before, first.position) == (True, None, 0)
+    assert (first.created, first.before, first.watermark) == (True, None, 0)
     before = sorted(path.name for path in (folder / "_iceberg").rglob("*"))
     again = synced(folder)
-    assert (again.created, again.before, again.position, again.commits) == (False, 0, 0, ())
+    assert (again.created, again.before, again.watermark, again.commits) == (False, 0, 0, ())
     assert sorted(path.name for path in (folder / "_iceberg").rglob("*")) == before
 
 
@@ -203,7 +203,7 @@ def test_a_recreated_source_is_a_conflict(table: Path) -> None:
 
 def test_a_source_that_was_set_back_is_a_conflict(table: Path) -> None:
     (table / "_delta_log" / f"{1:020}.json").unlink()
-    with pytest.raises(Conflict, match="rolled back"):
+    with pytest.raises(Conflict, match="set back to an earlier state"):
         synced(table)
 
 
