@@ -5,9 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 
 from deltaberg.delta.errors import CorruptLog
-from deltaberg.delta.log.actions import CommitInfo
 from deltaberg.delta.log.commit_fingerprint import commit_fingerprint
-from deltaberg.delta.log.commit_reader import read_action_lines
 from deltaberg.delta.log.log_path import LogFile, LogFileKind, commit_name, log_folder
 from deltaberg.delta.snapshot import Snapshot
 from deltaberg.delta.table import DeltaTable
@@ -15,6 +13,7 @@ from deltaberg.errors import Conflict, NotATable
 from deltaberg.iceberg.errors import AmbiguousMetadata
 from deltaberg.iceberg.table import Table
 from deltaberg.migrate.source import DeltaSource, Source, TableFormat
+from deltaberg.migrate.target.own_commits import commit_note
 from deltaberg.migrate.target.watermark import OPTIONS_KEY, PLAN_KEY, WATERMARK_KEY, Watermark
 from deltaberg.storage import NotFound, Storage
 
@@ -189,7 +188,7 @@ def _since(table: DeltaTable, newest: int) -> _Since:
     """Look at the commits from the newest one back to deltaberg's own last one."""
     for version in range(newest, -1, -1):
         try:
-            info, is_note = _commit(table.storage, f"{table.log_folder}/{commit_name(version)}", version)
+            info, is_note = commit_note(table.storage, f"{table.log_folder}/{commit_name(version)}", version)
         except CorruptLog:
             return _Since()
         except NotFound:
@@ -199,16 +198,3 @@ def _since(table: DeltaTable, newest: int) -> _Since:
         if not is_note:
             return _Since()
     return _Since()
-
-
-def _commit(storage: Storage, location: str, version: int) -> tuple[CommitInfo | None, bool]:
-    """``commitInfo`` of a commit, and whether there is nothing else in it. Raises CorruptLog, NotFound."""
-    found = storage.head(location)
-    commit = LogFile(
-        location=location, version=version, kind=LogFileKind.COMMIT, size=found.size, modified_ms=found.modified_ms
-    )
-    info, is_note = None, True
-    for piece in read_action_lines(storage, [commit]):
-        is_note = is_note and not len(piece.lines) and all(action.name == "commitInfo" for action in piece.small)
-        info = info or next((CommitInfo(raw=each.body) for each in piece.small if each.name == "commitInfo"), None)
-    return info, is_note

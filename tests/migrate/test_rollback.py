@@ -169,7 +169,7 @@ def test_a_creation_in_parts_that_died_is_cleared(tmp_path: Path) -> None:
     target = tmp_path / "target"
     schema = StructType(fields=(StructField(name="id", type=LongType()),))
     metadata = new_metadata(schema, table_id="t", created_time_ms=1)
-    TableInParts(open_storage(), str(target), metadata=metadata, parts=2, claim="one").begin()
+    TableInParts(open_storage(), str(target), metadata=metadata, parts=2, creation_lock="one").begin()
     vectors = target / "_deltaberg" / "vectors-1" / "deletion_vector.bin"
     vectors.parent.mkdir(parents=True)
     vectors.write_bytes(b"")
