@@ -59,6 +59,12 @@ class ExistingTarget:
             )
         if not self.watermark.is_same_state(watermark):
             require_same_past(self.watermark, watermark, source, root)
+            if _is_behind(self.watermark, watermark, source):
+                raise Conflict(
+                    f"Cannot write to {root}: it holds {self.watermark.describe()} (expected {watermark.describe()}): it is "
+                    f"behind; bring it up to date with deltaberg sync, or choose another --target",
+                    path=root,
+                )
             raise Conflict(
                 f"Cannot write to {root}: it holds {self.watermark.describe()} (expected {watermark.describe()}); "
                 "this state needs another --target",
@@ -79,6 +85,16 @@ class ExistingTarget:
                 "to have it anew choose another --target or delete this one first",
                 path=root,
             )
+
+
+def _is_behind(held: Watermark, watermark: Watermark, source: Source | None) -> bool:
+    """Whether the source came through what the target holds, and went on; None for a source tells nothing."""
+    if isinstance(source, DeltaSource):
+        return held.version is not None and watermark.version is not None and held.version < watermark.version
+    if source is None or watermark.version is None:
+        return False
+    line = source.table.metadata.ancestors(watermark.version)
+    return held.version is None or any(each.snapshot_id == held.version for each in line)
 
 
 def require_same_past(held: Watermark, watermark: Watermark, source: Source | None, root: str) -> None:

@@ -49,7 +49,8 @@ def files_of_table(table: Table) -> Iterator[str]:
     """Locations of all files that any snapshot of an Iceberg table needs, data files of the target's source included: manifest
     lists, manifests, what these list as live, and statistics."""
     metadata = table.metadata
-    yield from (each.statistics_path for each in (*metadata.statistics, *metadata.partition_statistics))
+    yield from (each.statistics_path for each in metadata.statistics)
+    yield from (each.statistics_path for each in metadata.partition_statistics)
     read: set[str] = set()
     for snapshot in metadata.snapshots:
         if snapshot.manifest_list is not None:

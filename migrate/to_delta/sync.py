@@ -33,6 +33,7 @@ from deltaberg.migrate.files.footers import FooterSampler
 from deltaberg.migrate.files.outside_files import outside_of
 from deltaberg.migrate.files.vector_copy import DeletionVector
 from deltaberg.migrate.source import IcebergSource
+from deltaberg.migrate.target.drift import Drift, DriftKind
 from deltaberg.migrate.target.locations import real_locations
 from deltaberg.migrate.target.watermark import RUN_KEY, WATERMARK_KEY, Watermark, schema_fingerprint
 from deltaberg.migrate.to_delta.ancestry import Ancestry, line_of
@@ -94,7 +95,7 @@ def design_increment(
     schema = next(
         (each for each in table.metadata.schemas if each.schema_id == watermark.schema_id), table.metadata.schema
     )
-    pending = pending_snapshots(source, watermark, squash=squash)
+    pending = pending_snapshots(source, watermark, root, squash=squash)
     before = pending[0].before
     existing = ExistingDelta.of(target, before, schema)
     schemas = (schema, *(each.schema for each in pending))
@@ -152,20 +153,23 @@ def _carried_properties(before: Metadata, design: DeltaConversionPlan) -> dict[s
     return {**gone, **design.properties}
 
 
-def pending_snapshots(source: IcebergSource, watermark: Watermark, *, squash: bool) -> tuple[PendingSnapshot, ...]:
+def pending_snapshots(
+    source: IcebergSource, watermark: Watermark, root: str, *, squash: bool
+) -> tuple[PendingSnapshot, ...]:
     """The commits that lead from the watermark to the source's state, oldest first.
 
     Where the source went back to an earlier snapshot, or to another line, the first commit leads to the newest snapshot that
-    both lines have. Raises Conflict where the watermark's snapshot has expired.
+    both lines have. Raises Drift where the watermark's snapshot has expired.
     """
     metadata = source.table.metadata
     before = None
     if watermark.version is not None:
         if not metadata.has_snapshot(watermark.version):
-            raise Conflict(
-                f"Cannot go on from snapshot {watermark.version} of {source.location}: it has expired, so that what came after "
-                "it is not known; bring the target up to date at once with --on-drift resync, or choose another --target"
+            reason = (
+                f"snapshot {watermark.version} of {source.location}, which it holds, has expired, or the source was set back "
+                "to before it, so that what came after it is not known"
             )
+            raise Drift(DriftKind.HISTORY_GONE, root, reason)
         before = metadata.snapshot_by_id(watermark.version)
     head = source.snapshot
     steps: list[Snapshot | None]

@@ -28,7 +28,7 @@ from deltaberg.iceberg.table import Table
 from deltaberg.iceberg.transaction import Transaction
 from deltaberg.migrate.source import DeltaSource
 from deltaberg.migrate.target.locations import real_locations
-from deltaberg.migrate.target.watermark import LINEAGE_KEY
+from deltaberg.migrate.target.watermark import LINEAGE_KEY, WATERMARK_KEY
 from deltaberg.migrate.to_iceberg.deletes import DeletePlace
 from deltaberg.migrate.to_iceberg.design import TRANSACTIONS_KEY, IcebergConversionPlan, properties_of, translated
 from deltaberg.migrate.to_iceberg.replay import IcebergReplay, LiveFile
@@ -141,8 +141,9 @@ def _lineage(base: DeltaSource, periods: VersionRange, target: Table) -> tuple[D
         for snapshot in (base.snapshot, *(period.source.snapshot for period in periods.periods))
     ]
     metadata = target.metadata
-    head = metadata.current_snapshot
-    stated = head is not None and head.summary.get(LINEAGE_KEY) == "carried"
+    line = metadata.ancestors(metadata.current_snapshot_id)
+    own = next((each for each in line if WATERMARK_KEY in each.summary), None)
+    stated = own is not None and own.summary.get(LINEAGE_KEY) == "carried"
     carried = stated or (metadata.next_row_id or 0) == states[0].next_row_id
     return states[-1], metadata.format_version >= 3 and carried and all(each.enabled for each in states)
 
