@@ -16,7 +16,7 @@ from typing import Any, Final
 
 from deltaberg.delta.errors import CorruptLog, VersionNotFound
 from deltaberg.delta.table import DeltaTable
-from deltaberg.errors import CommitStateUnknown, Conflict, DeltabergError, Interrupted
+from deltaberg.errors import CommitStateUnknown, Conflict, DeltabergError, Interrupted, UsageError
 from deltaberg.iceberg.errors import CorruptMetadata
 from deltaberg.iceberg.table import Table
 from deltaberg.migrate.convert import ConvertResult, convert
@@ -127,7 +127,7 @@ def sync(
         root=root,
         options=options,
         squash=squash,
-        on_drift=OnDrift(on_drift),
+        on_drift=_on_drift(on_drift),
         clock_ms=time.time_ns() // 1_000_000 if clock_ms is None else clock_ms,
         progress=progress,
     )
@@ -143,6 +143,14 @@ def sync(
         except KeyboardInterrupt as error:
             raise job.what_stands() from error
     return job.run()
+
+
+def _on_drift(chosen: OnDrift | str) -> OnDrift:
+    try:
+        return OnDrift(chosen)
+    except ValueError:
+        known = " or ".join(each.value for each in OnDrift)
+        raise UsageError(f"Cannot sync: there is no on_drift {chosen!r} (expected {known})") from None
 
 
 @dataclass(slots=True, kw_only=True)
@@ -181,7 +189,6 @@ class _Sync:
         self._run = RunId()
         storage = UndoStorage(self.source.storage, self._run)
         if before.is_same_state(watermark) and self.to is TableFormat.ICEBERG:
-            self._clean(held, storage, overtaken=False)
             return self._result(held.metadata_location, before, watermark)
         try:
             with at_work(self._run):
@@ -198,8 +205,12 @@ class _Sync:
             raise Refused(made, cause=error) from error
         except BaseException:
             storage.discard()
+            if storage.has_kept and not storage.undecided:
+                with suppress(StorageError):
+                    end_run(storage, self.root, self._run)
             raise
-        self._clean(held, storage, overtaken=bool(done.commits))
+        if done.commits:
+            self._clean(held, storage)
         return done
 
     def what_stands(self) -> Interrupted:
@@ -207,15 +218,13 @@ class _Sync:
         watermark = watermark_of(self.source)
         return what_stands(self.source.storage, self.root, self.to, watermark, self._run, before=self._before)
 
-    def _clean(self, held: ExistingTarget, storage: UndoStorage, *, overtaken: bool) -> None:
-        """End this run, and delete what syncs left that died. Where that fails, the next run does it."""
+    def _clean(self, held: ExistingTarget, storage: UndoStorage) -> None:
+        """Behind a commit: end this run, and delete what runs left that died, none of which can commit any more. Where that
+        fails, the next run does it."""
         committed = RunId.of_plan(held.plan_name)
         with suppress(StorageError):
-            if overtaken:
-                end_run(storage, self.root, self._run)
-            delete_dead_runs(
-                storage, self.root, self.to, committed=committed, now_ms=self.clock_ms, overtaken=overtaken
-            )
+            end_run(storage, self.root, self._run)
+            delete_dead_runs(storage, self.root, self.to, committed=committed, now_ms=self.clock_ms, overtaken=True)
 
     def was_overtaken(self) -> bool:
         """Whether the target has moved on to a later state of the same source, and nobody else has committed to it."""

@@ -189,8 +189,9 @@ def _delete(storage: Storage, location: str) -> bool:
 
 
 def _is_dead(document: RunDocument, now_ms: int, *, overtaken: bool) -> bool:
-    """A sync of another machine may go on after any time, as long as the table is as the sync found it."""
+    """A sync may commit as long as the table is as the sync found it: of one that died, the store may still be carrying out
+    the last request."""
+    if document.goes_on and not overtaken:
+        return False
     dead = document.is_dead
-    if dead is None:
-        return (overtaken or not document.goes_on) and now_ms - document.written_ms > _LONG_AGO_MS
-    return dead
+    return now_ms - document.written_ms > _LONG_AGO_MS if dead is None else dead

@@ -321,8 +321,7 @@ class DeltaSync:
         if len(missing):
             raise Conflict(
                 f"Cannot go on with {self.writer.root}: it does not list {missing[0].as_py()} under its own name, since the file "
-                "was rewritten for the target or taken out of it; choose another --target, or bring all of it up to date "
-                "with --on-drift resync",
+                "was rewritten for the target or taken out of it; choose another --target",
                 path=str(missing[0].as_py()),
             )
 

@@ -362,6 +362,6 @@ def _check_absent(base: DeltaSource, target: Table, absent: Sequence[str]) -> No
             raise Conflict(
                 f"Cannot go on with {target.location}: it does not list {found[0].as_py()} of the source's version "
                 f"{base.snapshot.version} under its own name, since that file was rewritten for the target or taken out of "
-                "it; choose another --target, or bring all of it up to date with --on-drift resync",
+                "it; choose another --target",
                 path=found[0].as_py(),
             )

@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from deltaberg.errors import Conflict
+from deltaberg.errors import Conflict, UsageError
 from deltaberg.iceberg.manifest.live_files import live_entries, live_manifests
 from deltaberg.iceberg.manifest.manifest_list import ManifestContent
 from deltaberg.iceberg.table import Table
@@ -276,6 +276,14 @@ class TestADeltaTarget:
         with pytest.raises(Conflict, match="it is behind; bring it up to date with deltaberg sync"):
             convert(source, to="delta", target=f"{tmp_path}/target")
         assert files(tmp_path / "target") == before
+
+
+def test_another_word_for_what_to_do_is_refused(tmp_path: Path) -> None:
+    deltalake.write_deltalake(f"{tmp_path}/table", FIRST)
+    source = open_source(f"{tmp_path}/table", open_storage())
+    with pytest.raises(UsageError, match=r"there is no on_drift 'retry' \(expected fail or keep\)"):
+        sync(source, to="iceberg", on_drift="retry")
+    assert not (tmp_path / "table" / "_iceberg").exists()
 
 
 def test_the_result_of_a_sync_that_goes_on_has_no_drift(tmp_path: Path) -> None:
