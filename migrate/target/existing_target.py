@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
 from deltaberg.delta.errors import CorruptLog
@@ -14,7 +15,7 @@ from deltaberg.iceberg.errors import AmbiguousMetadata
 from deltaberg.iceberg.table import Table
 from deltaberg.migrate.source import DeltaSource, Source, TableFormat
 from deltaberg.migrate.target.own_commits import commit_note
-from deltaberg.migrate.target.watermark import OPTIONS_KEY, PLAN_KEY, WATERMARK_KEY, Watermark
+from deltaberg.migrate.target.watermark import OPTIONS_KEY, PLAN_KEY, TARGET_VERSION_KEY, WATERMARK_KEY, Watermark
 from deltaberg.storage import NotFound, Storage
 
 
@@ -170,7 +171,7 @@ def _of_delta(storage: Storage, root: str) -> ExistingTarget | None:
     snapshot = table.snapshot()
     configuration = snapshot.metadata.configuration
     stated = Watermark.from_properties(configuration)
-    since = _since(table, snapshot.version) if stated is not None else _Since()
+    since = _Since() if stated is None else _since(table, snapshot.version, _last_stated(configuration))
     return ExistingTarget(
         watermark=None if stated is None else _reached(stated, snapshot),
         options_text=configuration.get(OPTIONS_KEY, "{}"),
@@ -191,6 +192,12 @@ def _reached(stated: Watermark, snapshot: Snapshot) -> Watermark:
     return stated.at(txn.version)
 
 
+def _last_stated(configuration: Mapping[str, str]) -> int:
+    """The version of deltaberg's newest commit that changed the metadata; most change only data."""
+    text = configuration.get(TARGET_VERSION_KEY, "0")
+    return int(text) if text.isdecimal() else 0
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Since:
     """What others committed after deltaberg did; as in ``ExistingTarget``."""
@@ -200,17 +207,21 @@ class _Since:
     missing_commits: tuple[int, int] | None = None
 
 
-def _since(table: DeltaTable, newest: int) -> _Since:
-    """Look at the commits from the newest one back to deltaberg's own last one."""
-    for version in range(newest, -1, -1):
+def _since(table: DeltaTable, newest: int, first: int) -> _Since:
+    """Look at the commits from the newest one back to deltaberg's own last one, which is ``first`` or one after it."""
+    gone: list[int] = []
+    for version in range(newest, first, -1):
         try:
             info, is_note = commit_note(table.storage, f"{table.log_folder}/{commit_name(version)}", version)
         except CorruptLog:
             return _Since()
         except NotFound:
-            return _Since(missing_commits=(version, version))
+            gone.append(version)
+            continue
         if info is not None and WATERMARK_KEY in info.raw:
-            return _Since(untouched=version == newest, only_commit_info=version < newest)
+            first = version
+            break
         if not is_note:
             return _Since()
-    return _Since()
+    missing = (min(gone), max(gone)) if gone else None
+    return _Since(untouched=newest == first, only_commit_info=newest > first and not gone, missing_commits=missing)
