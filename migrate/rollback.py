@@ -23,20 +23,20 @@ from deltaberg.delta.log.log_path import (
     log_folder,
     parse_log_file,
 )
+from deltaberg.delta.table import DeltaTable
 from deltaberg.errors import Conflict, NotATable, UsageError
-from deltaberg.iceberg.metadata.metadata_location import METADATA_FOLDER, VERSION_HINT, is_metadata_file
+from deltaberg.iceberg.metadata.metadata_location import VERSION_HINT, MetadataName, is_metadata_file
 from deltaberg.migrate.publish.lease import lease_files, read_lease
 from deltaberg.migrate.source import TableFormat
 from deltaberg.migrate.target.existing_target import ExistingTarget, existing_target
 from deltaberg.migrate.target.interrupted_create import VECTORS_FOLDER
 from deltaberg.migrate.target.locations import join
 from deltaberg.migrate.target.orphans import delete_abandoned, files_of_runs, own_folders
+from deltaberg.migrate.target.own_commits import sync_runs_of_delta, sync_runs_of_iceberg
 from deltaberg.migrate.target.run_document import RunDocument, RunId, put_run_document, run_documents
 from deltaberg.migrate.target.target_root import ICEBERG_FOLDER
 from deltaberg.migrate.to_delta.entries import HIDDEN_FOLDER
 from deltaberg.storage import Storage, StorageError, is_dead
-
-_FIRST_METADATA = ("v1.metadata.json", "v1.gz.metadata.json")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -96,16 +96,16 @@ def rollback(
             table=root,
         )
     held = _held(storage, root, chosen)
-    committed = None if held is None else _own_run(storage, root, chosen, held)
-    own = dict.fromkeys([*([committed] if committed else ()), *(each.run for each in runs)])
+    committed = () if held is None else _own_runs(storage, root, held)
+    own = dict.fromkeys([*committed, *(each.run for each in runs)])
     fixed = tuple(_fixed_files(storage, root, chosen, held))
     files = (*fixed, *_named_files(storage, root, chosen, own, runs))
     if not files:
         raise _nothing_there(storage, root)
     files = (*files, *(file.location for _, file in lease_files(storage, root, chosen)))
     if not dry_run:
-        if committed is not None:
-            put_run_document(storage, root, committed, chosen)
+        for run in committed:
+            put_run_document(storage, root, run, chosen)
         for location in files:
             storage.delete(location)
         for run in own:
@@ -175,10 +175,15 @@ def _nothing_there(storage: Storage, root: str) -> NotATable:
     return NotATable(f"Cannot roll back {root}: deltaberg wrote nothing there{hint}", table=root)
 
 
-def _own_run(storage: Storage, root: str, format: TableFormat, held: ExistingTarget) -> RunId:
-    """The conversion that made a table. Raises Conflict where another writer has committed to it."""
+def _own_runs(storage: Storage, root: str, held: ExistingTarget) -> tuple[RunId, ...]:
+    """The conversion that made a table, and the syncs since. Raises Conflict where somebody else has committed to it."""
     run = RunId.of_plan(held.plan_name)
-    if not held.untouched or not _only_own_commits(storage, root, format):
+    syncs = None
+    if held.iceberg is not None:
+        syncs = sync_runs_of_iceberg(held.iceberg)
+    elif held.delta is not None:
+        syncs = sync_runs_of_delta(DeltaTable.open(root, storage))
+    if not held.untouched or syncs is None:
         raise Conflict(
             f"Cannot roll back {root}: somebody else has committed to it since deltaberg wrote it; what was written since "
             "would be lost: take the table away by hand if that is meant",
@@ -190,27 +195,22 @@ def _own_run(storage: Storage, root: str, format: TableFormat, held: ExistingTar
             "table away by hand",
             table=root,
         )
-    return run
-
-
-def _only_own_commits(storage: Storage, root: str, format: TableFormat) -> bool:
-    """The conversion that made an Iceberg table: deltaberg commits its first metadata file, and no other one."""
-    if format is TableFormat.DELTA:
-        return True
-    names = {file.location.rpartition("/")[2] for file in storage.list(join(root, METADATA_FOLDER))}
-    return not any(is_metadata_file(name) and name not in _FIRST_METADATA for name in names)
+    return (run, *syncs)
 
 
 def _fixed_files(storage: Storage, root: str, format: TableFormat, held: ExistingTarget | None) -> Iterator[str]:
     """Files whose names the formats fix, in the order in which they go: from the first on no reader finds half a table.
 
-    The files of a log's newest version are deleted first and its oldest commit last, so that the log is whole at every
-    moment.
+    A log loses what tells of its newest version first and its oldest commit last, so that it is whole at every moment; so do
+    the metadata files of a table.
     """
     if format is TableFormat.ICEBERG:
         if held is not None:
             folder = held.metadata_location.rpartition("/")[0]
-            yield from (each for each in (join(folder, VERSION_HINT), held.metadata_location) if storage.exists(each))
+            yield from (each for each in (join(folder, VERSION_HINT),) if storage.exists(each))
+            named = ((MetadataName.parse(file.location.rpartition("/")[2]), file) for file in storage.list(folder))
+            versions = {file.location: name.version for name, file in named if name is not None}
+            yield from sorted(versions, key=lambda location: -versions[location])
         return
     log = log_folder(root)
     if held is None and creation_lock_of(storage, root) is None:

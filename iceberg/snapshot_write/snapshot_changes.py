@@ -41,6 +41,11 @@ class SnapshotChanges:
                 if files.num_rows:
                     yield files
 
+    @property
+    def changes_nothing(self) -> bool:
+        """Whether both snapshots have the same rows in the same files."""
+        return not len(self.added) and not len(self.removed) and self.touched is not None and not len(self.touched)
+
 
 def snapshot_changes(table: Table, before: Snapshot | None, after: Snapshot | None) -> SnapshotChanges:
     """Compare two snapshots of a table, of any two branches; None: no files. Raises the errors of reading manifests."""

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
 from deltaberg.delta.errors import CorruptLog
-from deltaberg.delta.log.actions import CommitInfo
 from deltaberg.delta.log.commit_fingerprint import commit_fingerprint
-from deltaberg.delta.log.commit_reader import read_action_lines
 from deltaberg.delta.log.log_path import LogFile, LogFileKind, commit_name, log_folder
 from deltaberg.delta.snapshot import Snapshot
 from deltaberg.delta.table import DeltaTable
@@ -15,6 +14,7 @@ from deltaberg.errors import Conflict, NotATable
 from deltaberg.iceberg.errors import AmbiguousMetadata
 from deltaberg.iceberg.table import Table
 from deltaberg.migrate.source import DeltaSource, Source, TableFormat
+from deltaberg.migrate.target.own_commits import commit_note
 from deltaberg.migrate.target.watermark import OPTIONS_KEY, PLAN_KEY, TARGET_VERSION_KEY, WATERMARK_KEY, Watermark
 from deltaberg.storage import NotFound, Storage
 
@@ -60,6 +60,12 @@ class ExistingTarget:
             )
         if not self.watermark.is_same_state(watermark):
             require_same_past(self.watermark, watermark, source, root)
+            if _is_behind(self.watermark, watermark, source):
+                raise Conflict(
+                    f"Cannot write to {root}: it holds {self.watermark.describe()} (expected {watermark.describe()}): it is "
+                    f"behind; bring it up to date with deltaberg sync, or choose another --target",
+                    path=root,
+                )
             raise Conflict(
                 f"Cannot write to {root}: it holds {self.watermark.describe()} (expected {watermark.describe()}); "
                 "this state needs another --target",
@@ -80,6 +86,16 @@ class ExistingTarget:
                 "to have it anew choose another --target or delete this one first",
                 path=root,
             )
+
+
+def _is_behind(held: Watermark, watermark: Watermark, source: Source | None) -> bool:
+    """Whether the source came through what the target holds, and went on; None for a source tells nothing."""
+    if isinstance(source, DeltaSource):
+        return held.version is not None and watermark.version is not None and held.version < watermark.version
+    if source is None or watermark.version is None:
+        return False
+    line = source.table.metadata.ancestors(watermark.version)
+    return held.version is None or any(each.snapshot_id == held.version for each in line)
 
 
 def require_same_past(held: Watermark, watermark: Watermark, source: Source | None, root: str) -> None:
@@ -155,9 +171,7 @@ def _of_delta(storage: Storage, root: str) -> ExistingTarget | None:
     snapshot = table.snapshot()
     configuration = snapshot.metadata.configuration
     stated = Watermark.from_properties(configuration)
-    written = configuration.get(TARGET_VERSION_KEY, "")
-    first = int(written) if written.isdecimal() else -1
-    since = _since(table, snapshot.version, first) if stated is not None else _Since()
+    since = _Since() if stated is None else _since(table, snapshot.version, _last_stated(configuration))
     return ExistingTarget(
         watermark=None if stated is None else _reached(stated, snapshot),
         options_text=configuration.get(OPTIONS_KEY, "{}"),
@@ -178,6 +192,12 @@ def _reached(stated: Watermark, snapshot: Snapshot) -> Watermark:
     return stated.at(txn.version)
 
 
+def _last_stated(configuration: Mapping[str, str]) -> int:
+    """The version of deltaberg's newest commit that changed the metadata; most change only data."""
+    text = configuration.get(TARGET_VERSION_KEY, "0")
+    return int(text) if text.isdecimal() else 0
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Since:
     """The later commits of others, as ``only_commit_info`` and ``missing_commits`` of ``ExistingTarget``."""
@@ -188,39 +208,20 @@ class _Since:
 
 
 def _since(table: DeltaTable, newest: int, first: int) -> _Since:
-    """Read the commits from the newest one back to deltaberg's own last one, which is ``first`` or one after it."""
+    """Look at the commits from the newest one back to deltaberg's own last one, which is ``first`` or one after it."""
     gone: list[int] = []
     for version in range(newest, first, -1):
         try:
-            info, only_info = _commit(table.storage, f"{table.log_folder}/{commit_name(version)}", version)
+            info, is_note = commit_note(table.storage, f"{table.log_folder}/{commit_name(version)}", version)
         except CorruptLog:
             return _Since()
         except NotFound:
             gone.append(version)
             continue
         if info is not None and WATERMARK_KEY in info.raw:
-            return _Since(
-                untouched=version == newest,
-                only_commit_info=version < newest and not gone,
-                missing_commits=_range(gone),
-            )
-        if not only_info:
+            first = version
+            break
+        if not is_note:
             return _Since()
-    return _Since(untouched=newest == first, only_commit_info=newest > first and not gone, missing_commits=_range(gone))
-
-
-def _range(versions: list[int]) -> tuple[int, int] | None:
-    return (min(versions), max(versions)) if versions else None
-
-
-def _commit(storage: Storage, location: str, version: int) -> tuple[CommitInfo | None, bool]:
-    """``commitInfo`` of a commit, and whether there is nothing else in it. Raises CorruptLog, NotFound."""
-    found = storage.head(location)
-    commit = LogFile(
-        location=location, version=version, kind=LogFileKind.COMMIT, size=found.size, modified_ms=found.modified_ms
-    )
-    info, is_note = None, True
-    for piece in read_action_lines(storage, [commit]):
-        is_note = is_note and not len(piece.lines) and all(action.name == "commitInfo" for action in piece.small)
-        info = info or next((CommitInfo(raw=each.body) for each in piece.small if each.name == "commitInfo"), None)
-    return info, is_note
+    missing = (min(gone), max(gone)) if gone else None
+    return _Since(untouched=newest == first, only_commit_info=newest > first and not gone, missing_commits=missing)

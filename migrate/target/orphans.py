@@ -15,9 +15,11 @@ from deltaberg.delta.commit.distributed_create import creation_lock_of, recover
 from deltaberg.delta.errors import VersionNotFound
 from deltaberg.delta.log.log_path import log_folder
 from deltaberg.delta.table import DeltaTable
+from deltaberg.errors import NotATable
+from deltaberg.iceberg.table import Table
 from deltaberg.migrate.source import TableFormat
 from deltaberg.migrate.target.locations import join
-from deltaberg.migrate.target.own_files import own_files_of_log
+from deltaberg.migrate.target.own_files import files_of_table, own_files_of_log
 from deltaberg.migrate.target.run_document import RunDocument, RunId, run_documents
 from deltaberg.migrate.to_delta.entries import HIDDEN_FOLDER
 from deltaberg.storage import Storage, StorageError
@@ -51,15 +53,23 @@ def end_run(storage: Storage, root: str, run: RunId) -> None:
 
 
 def delete_dead_runs(
-    storage: Storage, root: str, to: TableFormat, *, committed: RunId | None, now_ms: int, resumed: bool = False
+    storage: Storage,
+    root: str,
+    to: TableFormat,
+    *,
+    committed: RunId | None,
+    now_ms: int,
+    resumed: bool = False,
+    overtaken: bool = False,
 ) -> list[str]:
     """Delete the files that dead conversions left beside a complete table; returns them without the run documents.
 
-    committed: the conversion that made the table; resumed: whether several runs continued it, one after the other. What
-    cannot be deleted is left for the next time.
+    committed: the conversion that made the table; resumed: whether several runs carried it on, one after the other.
+    overtaken: whether the caller has just committed to the table, so that no earlier sync can do it any more. What cannot
+    be deleted is left for the next time.
     """
     documents = run_documents(storage, root, to)
-    dead = [each for each in documents if _is_dead(each, now_ms)]
+    dead = [each for each in documents if _is_dead(each, now_ms, overtaken=overtaken)]
     return _delete_runs(
         storage, root, to, dead, committed, with_committed=len(dead) == len(documents) and (resumed or bool(dead))
     )
@@ -93,7 +103,7 @@ def _delete_runs(
     runs = dict.fromkeys(each.run for each in dead if to is TableFormat.DELTA or each.run != committed)
     if with_committed and committed is not None and to is TableFormat.DELTA:
         runs[committed] = None
-    listed = _listed(storage, root, to, committed) if runs else None
+    listed = _listed(storage, root, to, committed, runs) if runs else None
     if listed is not None:
         for run in runs:
             removed += delete_run(storage, root, to, run, kept=listed)
@@ -104,13 +114,16 @@ def _delete_runs(
     return removed
 
 
-def _listed(storage: Storage, root: str, to: TableFormat, committed: RunId | None) -> frozenset[str] | None:
-    """The files that must stay whatever their names: the plan document, and all files that any version of a Delta table
-    lists, since several runs may have continued one replay under the same names. None where nothing may be deleted: a
-    cleaner deleted commits, so that the files that they listed are unknown, or listed files are not there under these
-    very names.
-    """
-    if committed is None or to is TableFormat.ICEBERG:
+def _listed(
+    storage: Storage, root: str, to: TableFormat, committed: RunId | None, runs: Iterable[RunId]
+) -> frozenset[str] | None:
+    """What must stay whatever its name: all that any version or snapshot of the table lists, since several runs may have
+    carried one replay on under the same names, a sync may have died behind its commit, and the plan document. None where
+    nothing may be deleted: a cleaner took commits away, so that nothing says what they listed, or files that are listed are
+    not there under these very names."""
+    if to is TableFormat.ICEBERG:
+        return _listed_by_iceberg(storage, root, runs)
+    if committed is None:
         return frozenset()
     there = {file.location for file in storage.list(join(root, HIDDEN_FOLDER), recursive=True)}
     try:
@@ -120,6 +133,21 @@ def _listed(storage: Storage, root: str, to: TableFormat, committed: RunId | Non
     plan = join(root, HIDDEN_FOLDER, "plan-")
     plans = {each for each in there if each.startswith(plan) and str(committed.value) in each}
     return listed | plans if listed <= there else None
+
+
+def _listed_by_iceberg(storage: Storage, root: str, runs: Iterable[RunId]) -> frozenset[str]:
+    """The files of some runs that the snapshots of an Iceberg table list; whether they do is a matter of their names, which
+    nothing else has."""
+    documents = join(root, HIDDEN_FOLDER, "")
+    left = [each for each in files_of_runs(storage, root, TableFormat.ICEBERG, runs) if not each.startswith(documents)]
+    if not left:
+        return frozenset()
+    try:
+        table = Table.open(root, storage)
+    except NotATable:
+        return frozenset()
+    listed = {path.rpartition("/")[2] for path in files_of_table(table)}
+    return frozenset(each for each in left if each.rpartition("/")[2] in listed)
 
 
 def delete_run(
@@ -162,6 +190,10 @@ def _delete(storage: Storage, location: str) -> bool:
     return True
 
 
-def _is_dead(document: RunDocument, now_ms: int) -> bool:
+def _is_dead(document: RunDocument, now_ms: int, *, overtaken: bool) -> bool:
+    """A sync may commit as long as the table is as the sync found it: of one that died, the store may still be carrying out
+    the last request."""
+    if document.goes_on and not overtaken:
+        return False
     dead = document.is_dead
     return now_ms - document.written_ms > _LONG_AGO_MS if dead is None else dead

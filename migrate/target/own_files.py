@@ -12,7 +12,8 @@ from deltaberg.delta.deletion_vector.deletion_vector import descriptors
 from deltaberg.delta.errors import VersionNotFound
 from deltaberg.delta.log.add_path import location_array
 from deltaberg.delta.table import DeltaTable
-from deltaberg.iceberg.manifest.live_files import data_files, delete_files
+from deltaberg.iceberg.manifest.live_files import data_files, delete_files, live_entries
+from deltaberg.iceberg.manifest.manifest_list import read_manifest_list
 from deltaberg.iceberg.table import Table
 from deltaberg.migrate.target.locations import join
 from deltaberg.migrate.to_delta.entries import HIDDEN_FOLDER
@@ -42,6 +43,25 @@ def own_files_of_log(table: DeltaTable) -> Iterator[str]:
             raise
         for adds in snapshot.add_files(check_totals=False):
             yield from own_files_of_adds(adds, table.location).to_pylist()
+
+
+def files_of_table(table: Table) -> Iterator[str]:
+    """Locations of all files that any snapshot of an Iceberg table needs, data files of the target's source included: manifest
+    lists, manifests, what these list as live, and statistics."""
+    metadata = table.metadata
+    yield from (each.statistics_path for each in metadata.statistics)
+    yield from (each.statistics_path for each in metadata.partition_statistics)
+    read: set[str] = set()
+    for snapshot in metadata.snapshots:
+        if snapshot.manifest_list is not None:
+            yield snapshot.manifest_list
+        for manifest in read_manifest_list(table.storage, snapshot, metadata):
+            if manifest.manifest_path in read:
+                continue
+            read.add(manifest.manifest_path)
+            yield manifest.manifest_path
+            for batch in live_entries(table, manifest, with_metrics=False):
+                yield from batch.column("file_path").to_pylist()
 
 
 def own_files_of_snapshot(table: Table, *, rewritten: bool) -> Iterator[pa.Array]:

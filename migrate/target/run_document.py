@@ -65,13 +65,15 @@ class RunId:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunDocument:
-    """The content of a run document. written_ms: when, by the store's clock."""
+    """What such a document says. written_ms: when, by the store's clock. goes_on: whether the run commits on top of a table
+    that is there, so that it may do so at any time as long as it lives."""
 
     run: RunId
     to: TableFormat
     process: str
     location: str
     written_ms: int
+    goes_on: bool = False
 
     @property
     def is_dead(self) -> bool | None:
@@ -81,10 +83,12 @@ class RunDocument:
         return is_dead(self.process)
 
 
-def put_run_document(storage: Storage, root: str, run: RunId, to: TableFormat) -> str:
-    """Write the document of a conversion that begins; returns its location."""
+def put_run_document(storage: Storage, root: str, run: RunId, to: TableFormat, *, goes_on: bool = False) -> str:
+    """Say that a conversion is under way; where that stands now. goes_on: as in ``RunDocument``."""
     location = join(root, run.document_name)
-    content = {"run": str(run.value), "to": to.value, "process": process_mark()}
+    content: dict[str, str | bool] = {"run": str(run.value), "to": to.value, "process": process_mark()}
+    if goes_on:
+        content["goes-on"] = True
     storage.put(location, json.dumps(content).encode())
     return location
 
@@ -108,6 +112,7 @@ def run_documents(storage: Storage, root: str, to: TableFormat) -> tuple[RunDocu
                         process=str(value["process"]),
                         location=file.location,
                         written_ms=file.modified_ms,
+                        goes_on=value.get("goes-on") is True,
                     )
                 )
         except (NotFound, ValueError, KeyError, TypeError):

@@ -24,6 +24,9 @@ PLAN_KEY: Final = "deltaberg.plan"
 """The plan document that a target was written by, relative to its folder; no two conversions have one of the same name."""
 SOURCE_VERSION_KEY: Final = "deltaberg.source.version"
 """In a snapshot's summary or a commit's info: the source version that this one commit stands for."""
+RUN_KEY: Final = "deltaberg.run"
+"""In a snapshot's summary or a commit's info: the sync that committed it, whose own names its files have. What a conversion
+commits is found by the name of its plan document."""
 
 LINEAGE_KEY: Final = "deltaberg.source.row-ids"
 """In a snapshot's summary: ``carried`` where its files have the source's row ids."""

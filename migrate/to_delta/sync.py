@@ -34,8 +34,9 @@ from deltaberg.migrate.files.footers import FooterSampler
 from deltaberg.migrate.files.outside_files import outside_of
 from deltaberg.migrate.files.vector_copy import DeletionVector
 from deltaberg.migrate.source import IcebergSource
+from deltaberg.migrate.target.drift import Drift, DriftKind
 from deltaberg.migrate.target.locations import real_locations
-from deltaberg.migrate.target.watermark import WATERMARK_KEY, Watermark, schema_fingerprint
+from deltaberg.migrate.target.watermark import RUN_KEY, WATERMARK_KEY, Watermark, schema_fingerprint
 from deltaberg.migrate.to_delta.ancestry import Ancestry, line_of
 from deltaberg.migrate.to_delta.design import DELETION_VECTORS_KEY, DeltaConversionPlan, design_delta_increment
 from deltaberg.migrate.to_delta.existing import ExistingDelta, metadata_after
@@ -95,7 +96,7 @@ def design_increment(
     schema = next(
         (each for each in table.metadata.schemas if each.schema_id == watermark.schema_id), table.metadata.schema
     )
-    pending = pending_snapshots(source, watermark, squash=squash)
+    pending = pending_snapshots(source, watermark, root, squash=squash)
     before = pending[0].before
     existing = ExistingDelta.of(target, before, schema)
     schemas = (schema, *(each.schema for each in pending))
@@ -155,20 +156,23 @@ def _carried_properties(before: Metadata, design: DeltaConversionPlan) -> dict[s
     return {**gone, **design.properties}
 
 
-def pending_snapshots(source: IcebergSource, watermark: Watermark, *, squash: bool) -> tuple[PendingSnapshot, ...]:
+def pending_snapshots(
+    source: IcebergSource, watermark: Watermark, root: str, *, squash: bool
+) -> tuple[PendingSnapshot, ...]:
     """The commits that lead from the watermark to the source's state, oldest first.
 
-    Where the source went back to an earlier snapshot, or to another branch of its history, the first commit leads to
-    the newest common ancestor. Raises Conflict where the watermark's snapshot has expired.
+    Where the source went back to an earlier snapshot, or to another line, the first commit leads to the newest snapshot that
+    both lines have. Raises Drift where the watermark's snapshot has expired.
     """
     metadata = source.table.metadata
     before = None
     if watermark.version is not None:
         if not metadata.has_snapshot(watermark.version):
-            raise Conflict(
-                f"Cannot go on from snapshot {watermark.version} of {source.location}: it has expired, so that what came after "
-                "it is not known; bring the target up to date at once with --on-drift resync, or choose another --target"
+            reason = (
+                f"snapshot {watermark.version} of {source.location}, which it holds, has expired, or the source was set back "
+                "to before it, so that what came after it is not known"
             )
+            raise Drift(DriftKind.HISTORY_GONE, root, reason)
         before = metadata.snapshot_by_id(watermark.version)
     head = source.snapshot
     steps: list[Snapshot | None]
@@ -230,7 +234,7 @@ class DeltaSync:
         writer, snapshot = self.writer, pending.snapshot
         base = DeltaTable.open(writer.root, writer.storage).snapshot()
         watermark = watermark_at(writer.watermark, pending)
-        with begin_transaction(base, now_ms=lambda: writer.clock_ms) as transaction:
+        with begin_transaction(base, now_ms=lambda: writer.clock_ms, new_id=writer.run.new) as transaction:
             if metadata != base.metadata:
                 transaction.set_metadata(metadata)
                 protocol = protocol_of_new_table(metadata)
@@ -248,7 +252,7 @@ class DeltaSync:
                 operation[0],
                 parameters=operation[1],
                 timestamp_ms=self._timestamp_ms(pending),
-                extra_info={WATERMARK_KEY: watermark.to_json()},
+                extra_info={WATERMARK_KEY: watermark.to_json(), RUN_KEY: str(writer.run.value)},
                 rules_guaranteed=RULES_GUARANTEED,
                 expected_version=base.version + 1,
             )
@@ -319,8 +323,7 @@ class DeltaSync:
         if len(missing):
             raise Conflict(
                 f"Cannot go on with {self.writer.root}: it does not list {missing[0].as_py()} under its own name, since the file "
-                "was rewritten for the target or taken out of it; choose another --target, or bring all of it up to date "
-                "with --on-drift resync",
+                "was rewritten for the target or taken out of it; choose another --target",
                 path=str(missing[0].as_py()),
             )
 

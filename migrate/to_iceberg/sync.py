@@ -22,12 +22,13 @@ from deltaberg.iceberg.manifest.manifest_list import ManifestContent
 from deltaberg.iceberg.metadata.snapshot import Snapshot
 from deltaberg.iceberg.metadata.snapshot_ref import MAIN_BRANCH
 from deltaberg.iceberg.metadata.table_requirement import AssertRefSnapshotId
+from deltaberg.iceberg.runtime import Runtime
 from deltaberg.iceberg.schema.name_mapping import NAME_MAPPING_PROPERTY, MappedField, NameMapping
 from deltaberg.iceberg.table import Table
 from deltaberg.iceberg.transaction import Transaction
 from deltaberg.migrate.source import DeltaSource
 from deltaberg.migrate.target.locations import real_locations
-from deltaberg.migrate.target.watermark import LINEAGE_KEY
+from deltaberg.migrate.target.watermark import LINEAGE_KEY, WATERMARK_KEY
 from deltaberg.migrate.to_iceberg.deletes import DeletePlace
 from deltaberg.migrate.to_iceberg.design import TRANSACTIONS_KEY, IcebergConversionPlan, properties_of, translated
 from deltaberg.migrate.to_iceberg.replay import IcebergReplay, LiveFile
@@ -122,7 +123,7 @@ def write_increment(increment: IcebergIncrement, writer: IcebergWriter, *, squas
     head = target.metadata.current_snapshot
     replay = IcebergReplay(writer, live=increment.live, last_number=target.metadata.last_sequence_number)
     groups = [list(increment.commits)] if squash else [[each] for each in increment.commits]
-    with target.transaction() as transaction:
+    with target.transaction(Runtime(new_uuid=lambda: str(writer.run.new()))) as transaction:
         transaction.require(
             AssertRefSnapshotId(ref=MAIN_BRANCH, snapshot_id=None if head is None else head.snapshot_id)
         )
@@ -142,8 +143,9 @@ def _lineage(base: DeltaSource, periods: VersionRange, target: Table) -> tuple[D
         for snapshot in (base.snapshot, *(period.source.snapshot for period in periods.periods))
     ]
     metadata = target.metadata
-    head = metadata.current_snapshot
-    stated = head is not None and head.summary.get(LINEAGE_KEY) == "carried"
+    line = metadata.ancestors(metadata.current_snapshot_id)
+    own = next((each for each in line if WATERMARK_KEY in each.summary), None)
+    stated = own is not None and own.summary.get(LINEAGE_KEY) == "carried"
     carried = stated or (metadata.next_row_id or 0) == states[0].next_row_id
     return states[-1], metadata.format_version >= 3 and carried and all(each.enabled for each in states)
 
@@ -364,6 +366,6 @@ def _check_absent(base: DeltaSource, target: Table, absent: Sequence[str]) -> No
             raise Conflict(
                 f"Cannot go on with {target.location}: it does not list {found[0].as_py()} of the source's version "
                 f"{base.snapshot.version} under its own name, since that file was rewritten for the target or taken out of "
-                "it; choose another --target, or bring all of it up to date with --on-drift resync",
+                "it; choose another --target",
                 path=found[0].as_py(),
             )

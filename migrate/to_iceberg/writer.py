@@ -24,6 +24,7 @@ from deltaberg.migrate.target.watermark import (
     LINEAGE_KEY,
     OPTIONS_KEY,
     PLAN_KEY,
+    RUN_KEY,
     SOURCE_VERSION_KEY,
     WATERMARK_KEY,
     Watermark,
@@ -123,7 +124,9 @@ class IcebergWriter:
         with the files.
         """
         carried = {LINEAGE_KEY: "carried"} if self.design.carries_lineage else {}
-        return {SOURCE_VERSION_KEY: str(version), WATERMARK_KEY: self.watermark.at(version).to_text(), **carried}
+        synced = {RUN_KEY: str(self.run.value)} if self.plan_name is None else {}
+        position = self.watermark.at(version).to_text()
+        return {SOURCE_VERSION_KEY: str(version), WATERMARK_KEY: position, **synced, **carried}
 
     def sequence_number(self, version: int, highest: int) -> int | None:
         """The sequence number of the snapshot that stands for a version; None in format version 1.

@@ -62,7 +62,7 @@ def test_two_versions_of_one_past_are_told_apart_by_their_numbers(
     write_delta(rows(5), one)
     refused = command("convert", one, "--to", "iceberg")
     assert refused.code == 5
-    assert "this state needs another --target" in refused.err
+    assert "it is behind; bring it up to date with deltaberg sync" in refused.err
 
 
 def test_a_log_that_was_set_back_is_told_of(apart: tuple[Path, Path], command: Any) -> None:

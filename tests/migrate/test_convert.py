@@ -149,7 +149,7 @@ class TestRerun:
         before = files_below(tmp_path)
         with pytest.raises(Conflict, match=words) as caught:
             run()
-        assert "this state needs another --target" in caught.value.message
+        assert "it is behind; bring it up to date with deltaberg sync" in caught.value.message
         assert caught.value.exit_code == 5
         assert files_below(tmp_path) == before
 

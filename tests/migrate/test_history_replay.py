@@ -477,7 +477,7 @@ class TestAnInterruptedReplay:
     def test_of_another_state_of_the_source_is_not_gone_on_with(self, tmp_path: Path, table: Any, opened: Any) -> None:
         replay(opened(table.metadata_location), tmp_path / "target", "delta")
         table.append(people(9, 1))
-        with pytest.raises(Conflict, match="this state needs another --target"):
+        with pytest.raises(Conflict, match="it is behind; bring it up to date with deltaberg sync"):
             replay(opened(table.metadata_location), tmp_path / "target", "delta")
 
 

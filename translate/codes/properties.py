@@ -22,9 +22,8 @@ SYNC_SCHEMA: Final = Code(
     name="change-not-followed",
     severity=Severity.REFUSE,
     to=_BOTH,
-    reason="The source has changed in a way that this target cannot follow, since its earlier states would read "
-    "differently.",
-    remedy="Convert to another target with --target, or bring this one up to date at once with --on-drift resync.",
+    reason="The source has changed in a way that this target cannot follow, since its earlier states would read differently.",
+    remedy="Convert to another target with --target.",
     example="CREATE OR REPLACE TABLE with a column of the same name and another type",
 )
 LINEAGE_NOT_CARRIED: Final = Code(
