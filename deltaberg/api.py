@@ -43,6 +43,7 @@ if TYPE_CHECKING:
 
 TablePath = str | os.PathLike[str]
 FormatName = Literal["iceberg", "delta"]
+DriftChoice = Literal["fail", "keep"]
 RowsEngine = Literal["local", "spark"]
 
 
@@ -94,6 +95,7 @@ _TYPES: Final[Mapping[str, Any]] = {
     "allow_locations": Iterable[str] | None,
     "clean": bool,
     "squash": bool,
+    "on_drift": DriftChoice,
     "dry_run": bool,
 }
 _WHERE: Final = {key: _TYPES[key] for key in Where.__annotations__}
@@ -209,22 +211,24 @@ def sync(
     to: FormatName,
     target: TablePath | None = None,
     squash: bool = False,
+    on_drift: DriftChoice = "fail",
     progress: Progress | None = None,
     **where: Unpack[Where],
 ) -> SyncResult:
     """Commit to the target what the source has committed since the last sync; create the target if there is none.
 
-    squash: one target commit for all source commits. The options of the conversion are those that the target was created
+    squash: one target commit for all source commits. on_drift: ``keep`` leaves a target that cannot go on as it is, and says
+    why in the result, instead of raising Conflict. The options of the conversion are those that the target was created
     with.
 
     Raises Unsupported where a change cannot be carried (nothing is written then), Conflict where the target or the source is
     not what the last sync left.
     """
-    _check("sync", where, to=to, target=target, squash=squash, progress=progress)
+    _check("sync", where, to=to, target=target, squash=squash, on_drift=on_drift, progress=progress)
     location, place = _location(source), None if target is None else _location(target)
     with error_context(table=location):
         source_table = _ref(location, where).open_to_convert(TableFormat(to), target=place)
-        return run_sync(source_table, to=to, target=place, squash=squash, progress=progress)
+        return run_sync(source_table, to=to, target=place, squash=squash, on_drift=on_drift, progress=progress)
 
 
 def rollback(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
@@ -15,12 +15,18 @@ if TYPE_CHECKING:
 
 Squash = Annotated[bool, typer.Option("--squash", help="Make one target commit for all source commits that are new.")]
 
+OnDrift = Annotated[
+    Literal["fail", "keep"],
+    typer.Option("--on-drift", help="A target that cannot go on: exit code 5, or left as it is with exit code 0."),
+]
+
 
 def sync(
     source: options.SourceTable,
     to: options.To,
     target: choices.Target = None,
     squash: Squash = False,
+    on_drift: OnDrift = "fail",
     version: options.Version = None,
     snapshot_id: options.SnapshotId = None,
     ref: options.Ref = None,
@@ -54,6 +60,7 @@ def sync(
             to=to,
             target=target,
             squash=squash,
+            on_drift=on_drift,
             progress=bar,
             **where(
                 version=version,
@@ -85,6 +92,9 @@ def show(result: SyncResult) -> None:
         show_conversion(result.conversion)
         return
     name = table_name(result.plan.source)
+    if result.drift is not None:
+        out.print(Text(f"{result.target} is left as it is ({result.drift.kind.value}): {result.drift.message}"))
+        return
     if not result.commits:
         out.print(Text(f"{result.target} is up to date with {name}: nothing written", style="bold"))
         return
