@@ -12,6 +12,8 @@ from deltaberg.delta.snapshot import Snapshot
 from deltaberg.delta.table import DeltaTable
 from deltaberg.errors import Conflict, NotATable
 from deltaberg.iceberg.errors import AmbiguousMetadata
+from deltaberg.iceberg.metadata.snapshot import Snapshot as IcebergSnapshot
+from deltaberg.iceberg.metadata.table_metadata import TableMetadata
 from deltaberg.iceberg.table import Table
 from deltaberg.migrate.source import DeltaSource, Source, TableFormat
 from deltaberg.migrate.target.own_commits import commit_note
@@ -150,11 +152,9 @@ def _of_iceberg(storage: Storage, root: str) -> ExistingTarget | None:
         ) from error
     metadata = table.metadata
     properties, head = metadata.properties, metadata.current_snapshot
-    line = metadata.ancestors(None if head is None else head.snapshot_id)
-    own = next((each for each in line if WATERMARK_KEY in each.summary), None)
-    stated = properties if own is None else own.summary
+    own = _own_snapshot(metadata, head)
     return ExistingTarget(
-        watermark=Watermark.from_properties(stated) if WATERMARK_KEY in properties else None,
+        watermark=iceberg_watermark(metadata, head),
         options_text=properties.get(OPTIONS_KEY, "{}"),
         metadata_location=table.metadata_location,
         untouched=own is not None and head is not None and own.snapshot_id == head.snapshot_id,
@@ -173,7 +173,7 @@ def _of_delta(storage: Storage, root: str) -> ExistingTarget | None:
     stated = Watermark.from_properties(configuration)
     since = _Since() if stated is None else _since(table, snapshot.version, _last_stated(configuration))
     return ExistingTarget(
-        watermark=None if stated is None else _reached(stated, snapshot),
+        watermark=delta_watermark(snapshot),
         options_text=configuration.get(OPTIONS_KEY, "{}"),
         metadata_location=f"{log_folder(root)}/{commit_name(snapshot.version)}",
         untouched=since.untouched,
@@ -184,8 +184,28 @@ def _of_delta(storage: Storage, root: str) -> ExistingTarget | None:
     )
 
 
-def _reached(stated: Watermark, snapshot: Snapshot) -> Watermark:
-    """The ``txn`` action says the snapshot, which most commits change; the metadata says the schema."""
+def iceberg_watermark(metadata: TableMetadata, snapshot: IcebergSnapshot | None) -> Watermark | None:
+    """The state of its source that an Iceberg snapshot holds; None where deltaberg did not make the table."""
+    if WATERMARK_KEY not in metadata.properties:
+        return None
+    own = _own_snapshot(metadata, snapshot)
+    return Watermark.from_properties(metadata.properties if own is None else own.summary)
+
+
+def _own_snapshot(metadata: TableMetadata, snapshot: IcebergSnapshot | None) -> IcebergSnapshot | None:
+    """The newest snapshot that deltaberg made, up to ``snapshot``."""
+    line = metadata.ancestors(None if snapshot is None else snapshot.snapshot_id)
+    return next((each for each in line if WATERMARK_KEY in each.summary), None)
+
+
+def delta_watermark(snapshot: Snapshot) -> Watermark | None:
+    """The state of its source that a Delta version holds; None where deltaberg did not make the table.
+
+    The ``txn`` action names the snapshot, which most commits change; the metadata names the schema.
+    """
+    stated = Watermark.from_properties(snapshot.metadata.configuration)
+    if stated is None:
+        return None
     txn = snapshot.txns.get(stated.app_id)
     if txn is None or (stated.version is None and not txn.version):
         return stated

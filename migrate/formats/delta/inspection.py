@@ -18,7 +18,7 @@ from deltaberg.migrate.files.outside_files import (
 from deltaberg.migrate.inspection import ColumnDescription, Inspection
 from deltaberg.migrate.plan_report import items_of
 from deltaberg.migrate.source import DeltaSource
-from deltaberg.migrate.target.watermark import Watermark
+from deltaberg.migrate.target.existing_target import delta_watermark
 from deltaberg.translate.properties import shown_properties
 
 
@@ -40,7 +40,7 @@ def inspect(source: DeltaSource) -> Inspection:
         size += pc.sum(batch.column("size")).as_py() or 0
         vectors += batch.num_rows - descriptors.null_count
         deleted += pc.sum(pc.struct_field(descriptors, "cardinality")).as_py() or 0
-    position = Watermark.from_properties(metadata.configuration)
+    position = delta_watermark(snapshot)
     return Inspection(
         format=source.format.value,
         location=source.location,

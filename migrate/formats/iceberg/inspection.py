@@ -15,7 +15,7 @@ from deltaberg.migrate.files.outside_files import count_files, count_metadata_fi
 from deltaberg.migrate.inspection import ColumnDescription, Inspection
 from deltaberg.migrate.plan_report import items_of
 from deltaberg.migrate.source import IcebergSource
-from deltaberg.migrate.target.watermark import Watermark
+from deltaberg.migrate.target.existing_target import iceberg_watermark
 from deltaberg.translate.partitioning import field_text
 from deltaberg.translate.properties import shown_properties
 
@@ -42,7 +42,7 @@ def inspect(source: IcebergSource) -> Inspection:
         deletes["position"] += batch.num_rows - count - equality
         deletes["rows"] += pc.sum(batch.column("record_count").filter(vectors)).as_py() or 0
     known = not deletes["position"] and not deletes["equality"]
-    position = Watermark.from_properties(metadata.properties)
+    position = iceberg_watermark(metadata, snapshot)
     return Inspection(
         format=source.format.value,
         location=source.location,

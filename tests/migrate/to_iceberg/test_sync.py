@@ -14,6 +14,7 @@ import pytest
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
+import deltaberg
 from deltaberg.errors import Conflict
 from deltaberg.iceberg.table import Table
 from deltaberg.migrate.convert import convert
@@ -131,6 +132,14 @@ def test_a_commit_that_changes_only_data_leaves_the_tables_properties_alone(tabl
     head = target(table).metadata.current_snapshot
     assert head is not None
     assert json.loads(head.summary[WATERMARK_KEY])["version"] == 2
+
+
+def test_inspect_tells_how_far_the_target_has_come(table: Path) -> None:
+    write(table, rows(20))
+    done = synced(table)
+    position = deltaberg.inspect(done.target).position
+    assert position is not None
+    assert position["version"] == 2
 
 
 def test_a_new_column_gets_an_id_of_its_own_and_old_rows_read_as_null(table: Path, difference: Difference) -> None:
