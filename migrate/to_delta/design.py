@@ -434,8 +434,16 @@ class _Designer:
     def _lineage(self) -> bool:
         if self.metadata.format_version < 3 or self.source.snapshot is None:
             return False
+        if self.existing is not None and not self.existing.tracks_rows:
+            # Row ids cannot be stated for some files of a table only.
+            self.findings.append(
+                Finding(code=codes.LINEAGE_NOT_CARRIED, what="row lineage", detail="the target has none")
+            )
+            return False
         if self.survey.without_row_id:
             detail = f"{self.survey.without_row_id} files have no row ids yet"
+            if self.existing is not None:
+                self.findings.append(Finding(code=codes.SYNC_SCHEMA, what="row lineage", detail=detail))
             self.findings.append(Finding(code=codes.LINEAGE_NOT_CARRIED, what="row lineage", detail=detail))
             return False
         self.findings.append(Finding(code=codes.LINEAGE, what="row lineage", files=self.survey.files))

@@ -8,6 +8,7 @@ from typing import Final
 
 from deltaberg.delta.errors import InvalidDeltaRequest
 from deltaberg.delta.log.actions import Metadata
+from deltaberg.delta.protocol.row_tracking import is_enabled
 from deltaberg.delta.schema.column_mapping import NESTED_IDS, MappingMode
 from deltaberg.delta.schema.schema import schema_to_json
 from deltaberg.delta.schema.type_widening import TYPE_CHANGES
@@ -26,7 +27,8 @@ _KEPT: Final = (NESTED_IDS, "delta.generationExpression")
 class ExistingDelta:
     """The decisions of a target. watermark: the source's snapshot that it holds, schema: of the source then.
 
-    names: physical names by field id. partition_columns: their names in the target.
+    names: physical names by field id. partition_columns: their names in the target. tracks_rows: all its files have row
+    ids, which are the source's.
     """
 
     snapshot: Snapshot
@@ -35,6 +37,7 @@ class ExistingDelta:
     mode: MappingMode
     names: Mapping[int, str]
     partition_columns: tuple[str, ...]
+    tracks_rows: bool
 
     @staticmethod
     def of(snapshot: Snapshot, watermark: IcebergSnapshot | None, schema: Schema) -> ExistingDelta:
@@ -47,6 +50,7 @@ class ExistingDelta:
             mode=snapshot.column_mapping.mode,
             names={field_id: path[-1] for path, field_id in ids.items() if not _is_part(schema, field_id)},
             partition_columns=snapshot.metadata.partition_columns,
+            tracks_rows=is_enabled(snapshot.protocol, snapshot.metadata),
         )
 
 

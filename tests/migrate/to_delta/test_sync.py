@@ -15,7 +15,12 @@ import pytest
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
+from deltaberg.delta.table import DeltaTable
 from deltaberg.errors import Conflict
+from deltaberg.iceberg.create_table import create_table
+from deltaberg.iceberg.partition.partition_spec import UNPARTITIONED
+from deltaberg.iceberg.schema.schema import Schema as IcebergSchema
+from deltaberg.iceberg.schema.types import LongType, NestedField
 from deltaberg.iceberg.table import Table
 from deltaberg.migrate.refusal import Refused
 from deltaberg.migrate.source import TableFormat, open_source
@@ -176,6 +181,35 @@ def test_deleted_rows_are_exchanged_and_taken_back(
         done = synced(place, tmp_path)
         assert [source for source, _ in done.commits] == [snapshot.parent_snapshot_id]
         assert delta_at(tmp_path, done.commits[-1][1]).num_rows == 6
+
+
+@pytest.mark.parametrize("tracked", [True, False])
+def test_row_ids_are_carried_where_the_target_has_them(tmp_path: Path, write_iceberg_file: Any, tracked: bool) -> None:
+    """A target made before the source was upgraded to version 3 has none, and gets none."""
+    root = str(tmp_path / "iceberg")
+    schema = IcebergSchema(schema_id=0, fields=(NestedField(field_id=1, name="id", required=False, type=LongType()),))
+    with create_table(open_storage(), root, schema=schema, format_version=3 if tracked else 2) as transaction:
+        transaction.commit()
+    append(root, write_iceberg_file, schema, [1, 2])
+    synced(root, tmp_path)
+    if not tracked:
+        with Table.open(root, open_storage()).transaction() as transaction:
+            transaction.upgrade(3).commit()
+    append(root, write_iceberg_file, schema, [3, 4, 5])
+    append(root, write_iceberg_file, schema, [6])
+    done = synced(root, tmp_path)
+    source, target = open_source(root, open_storage()), open_source(done.target, open_storage())
+    assert verify(source, target, rows=True).equal
+    snapshot = DeltaTable.open(done.target, open_storage()).snapshot()
+    adds = pa.Table.from_batches(snapshot.add_files())
+    assert sorted(adds["base_row_id"].to_pylist(), key=str) == ([0, 2, 5] if tracked else [None, None, None])
+
+
+def append(root: str, write: Any, schema: IcebergSchema, ids: list[int]) -> None:
+    entry = write(root, schema, pa.table({"id": pa.array(ids, pa.int64())}), UNPARTITIONED)
+    with Table.open(root, open_storage()).transaction() as transaction:
+        transaction.snapshot("append").add_files(entry)
+        transaction.commit()
 
 
 class OneFile:
