@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import fastavro
 import numpy as np
@@ -244,6 +244,16 @@ def partition_value_differs(folder: Path) -> None:
 def physical_type_foreign(folder: Path) -> None:
     moments = pa.array([1_700_000_000_123_456_000, None], pa.timestamp("ns", "UTC"))
     delta_log(folder, [column("at", "timestamp")], [delta_file(folder, pa.table({"at": moments}))])
+
+
+MAPS: Final = pa.table({"id": [1, 2], "m": pa.array([[("a", 1)], None], pa.map_(pa.string(), pa.int64()))})
+
+
+def map_group_names(folder: Path) -> None:
+    """delta-rs calls the repeated group of a map ``entries``."""
+    import deltalake
+
+    deltalake.write_deltalake(str(folder), MAPS)
 
 
 def two_level_lists(folder: Path) -> None:
@@ -559,6 +569,7 @@ CASES = (
         make=physical_type_foreign,
         rows=pa.table({"at": pa.array([1_700_000_000_123_456, None], pa.timestamp("us", "UTC"))}),
     ),
+    Case(code="map-group-names", to="iceberg", make=map_group_names, rows=MAPS, options={"strict": True}),
     Case(
         code="two-level-lists",
         to="iceberg",

@@ -126,7 +126,7 @@ def test_a_replayed_history_is_the_same_too(
 
 def test_every_reason_has_a_case() -> None:
     """A code that makes ``plan`` rewrite files, by itself or with --strict."""
-    every = [code for code in vars(codes).values() if isinstance(code, codes.Code)]
+    every = codes.ALL_CODES
     rewriting = {
         (code.name, to) for code in every for to in code.to if Severity.REWRITE in (code.severity, code.strict)
     }
