@@ -63,7 +63,8 @@ def hide_options(options: Mapping[str, str]) -> None:
 
 def redacted(text: str) -> str:
     """The text without its secrets."""
-    for value in tuple(_known):
+    # The longest first: one secret may be a part of another.
+    for value in sorted(_known, key=len, reverse=True):
         if value in text:
             text = text.replace(value, HIDDEN)
     if "://" in text:

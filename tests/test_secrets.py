@@ -273,6 +273,11 @@ class TestStorageOptions:
         request = TableRequest(name="t", source="/t", to=TableFormat.DELTA, storage_options={"k": PLAIN_SECRET})
         shows_nothing(repr(request))
 
+    def test_of_which_one_is_a_part_of_another_are_hidden_whole(self) -> None:
+        hide_options({"aws_secret_access_key": "within-it"})
+        hide_options({"aws_session_token": "it-is-within-it-too"})
+        assert redacted("found it-is-within-it-too") == "found ***"
+
     def test_that_are_short_or_no_secrets_stay_in_texts(self) -> None:
         hide_options({"aws_region": "nowhere-in-texts", "aws_secret_access_key": "ab"})
         assert redacted("ab nowhere-in-texts") == "ab nowhere-in-texts"

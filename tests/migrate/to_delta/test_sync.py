@@ -327,6 +327,7 @@ OPERATIONS = (
 )
 
 
+@pytest.mark.filterwarnings("ignore:Delete operation did not match any records:UserWarning")
 @settings(
     max_examples=6,
     phases=[Phase.explicit, Phase.reuse, Phase.generate],
