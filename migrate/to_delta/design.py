@@ -21,7 +21,7 @@ from deltaberg.migrate.files.outside_files import count_metadata_files, outside_
 from deltaberg.migrate.source import IcebergSource
 from deltaberg.migrate.to_delta.ancestry import Ancestry, ancestry_of
 from deltaberg.migrate.to_delta.column_names import ColumnNaming
-from deltaberg.migrate.to_delta.existing import ExistingDelta
+from deltaberg.migrate.to_delta.existing import ExistingDelta, siblings
 from deltaberg.migrate.to_delta.iceberg_compat import compat_findings
 from deltaberg.migrate.to_delta.int96_survey import int96_blockers
 from deltaberg.migrate.to_delta.sharing import FileGroup, FileSharing, GroupKey
@@ -352,10 +352,8 @@ class _Designer:
             holder = self.schema.find(parent) if parent is not None else None
             if column.field_id in names or (holder is not None and isinstance(holder.type, (ListType, MapType))):
                 continue
-            beside = {
-                names.get(each.field_id, each.name).lower() for each in self._siblings(self.schema, column, parent)
-            } | {
-                each.name.lower() for schema in self.metadata.schemas for each in self._siblings(schema, column, parent)
+            beside = {names.get(each.field_id, each.name).lower() for each in siblings(self.schema, column, parent)} | {
+                each.name.lower() for schema in self.metadata.schemas for each in siblings(schema, column, parent)
             }
             taken = column.name.lower() in beside
             if taken and existing.mode is MappingMode.NONE:
@@ -363,14 +361,6 @@ class _Designer:
                 self.findings.append(Finding(code=codes.SYNC_SCHEMA, what="schema", detail=detail))
             names[column.field_id] = f"col-{column.field_id}" if taken else column.name
         return names
-
-    def _siblings(self, schema: Schema, column: NestedField, parent: int | None) -> list[NestedField]:
-        """The other columns of a schema beside one."""
-        return [
-            each
-            for each in schema.all_fields()
-            if each.field_id != column.field_id and schema.parent_id(each.field_id) == parent
-        ]
 
     def _narrow_types(
         self,

@@ -61,6 +61,15 @@ def _is_part(schema: Schema, field_id: int) -> bool:
     return holder is not None and isinstance(holder.type, (iceberg.ListType, iceberg.MapType))
 
 
+def siblings(schema: Schema, column: iceberg.NestedField, parent: int | None) -> list[iceberg.NestedField]:
+    """The other columns of a schema beside one, whose parent is ``parent``."""
+    return [
+        each
+        for each in schema.all_fields()
+        if each.field_id != column.field_id and schema.parent_id(each.field_id) == parent
+    ]
+
+
 def metadata_after(
     before: Metadata, translation: DeltaSchemaTranslation, properties: Mapping[str, str | None], *, last_column_id: int
 ) -> Metadata:
