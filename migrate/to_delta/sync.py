@@ -42,7 +42,7 @@ from deltaberg.migrate.to_delta.design import DELETION_VECTORS_KEY, DeltaConvers
 from deltaberg.migrate.to_delta.existing import ExistingDelta, metadata_after
 from deltaberg.migrate.to_delta.replay import DeltaReplay, DescribedFiles, exchange_files
 from deltaberg.migrate.to_delta.survey import DeltaSurvey, examine_files
-from deltaberg.migrate.to_delta.writer import RULES_GUARANTEED, DeltaWriter, WrittenDelta
+from deltaberg.migrate.to_delta.writer import DeltaWriter, WrittenDelta
 from deltaberg.translate.data_files import encode_paths
 from deltaberg.translate.operations import SCHEMA_CHANGED, iceberg_to_delta_operation
 from deltaberg.translate.options import ConvertOptions
@@ -245,17 +245,9 @@ class DeltaSync:
                 operation = SCHEMA_CHANGED
             else:
                 self._change_files(transaction, base, pending)
-            transaction.set_txn(watermark.app_id, watermark.version or 0, last_updated_ms=writer.clock_ms)
-            if writer.design.lineage:
-                transaction.reserve_row_ids(writer.next_row_id - 1)
-            version = transaction.commit(
-                operation[0],
-                parameters=operation[1],
-                timestamp_ms=self._timestamp_ms(pending),
-                extra_info={WATERMARK_KEY: watermark.to_json(), RUN_KEY: str(writer.run.value)},
-                rules_guaranteed=RULES_GUARANTEED,
-                expected_version=base.version + 1,
-            )
+            commit = writer.commit_of(watermark, operation, timestamp_ms=self._timestamp_ms(pending))
+            commit = replace(commit, extra_info={**commit.extra_info, RUN_KEY: str(writer.run.value)})
+            version = commit.commit(transaction, expected_version=base.version + 1)
         self._replay.committed(transaction)
         return version
 
